@@ -1,0 +1,111 @@
+"""What a contributor and CI run: `python -m pip install nox`, then `python -m nox -s tests` (or lint, types, demo, build).
+
+Words after `--` go to the command: `python -m nox -s tests -- tests/core -k rates`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import nox
+
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+
+# Python, and a generation of frameworks: the newest graphene and the newest strawberry cannot share an environment.
+# The Python that runs nox tests both; others where they are found, else they are skipped.
+ENVIRONMENTS = dict.fromkeys(
+    [(HERE, "graphene"), (HERE, "strawberry"), ("3.11", "oldest"), ("3.12", "strawberry"), ("3.13", "graphene")]
+)
+nox.needs_version = ">=2025.10.14"
+nox.options.sessions = ["tests", "lint", "types", "coverage"]
+nox.options.default_venv_backend = "virtualenv"
+nox.options.download_python = "never"
+nox.options.error_on_missing_interpreters = False
+nox.options.reuse_venv = "yes"
+
+
+def add_pyenv_to_path() -> None:
+    """Lets nox find every Python that pyenv installed: its own commands run only the selected one."""
+    versions = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    found = sorted(str(path) for path in versions.glob("3.*/bin"))
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), *found])
+
+
+def install(session: nox.Session, *groups: str, project: bool = True) -> None:
+    """Installs dependency groups of pyproject.toml, and the project itself with every extra.
+
+    Without compiling: most of what is installed is never imported.
+    """
+    requirements = nox.project.dependency_groups(PYPROJECT, *groups)
+    session.install("--no-compile", *(["-e", ".[all]"] if project else []), *requirements)
+
+
+def part(python: str, generation: str) -> list[str]:
+    """What of the suite runs where: all of it once; where only GraphQL's generation differs, what touches GraphQL.
+
+    The example's tests start the same program from the same environment each time, and the comparison with the model is
+    arithmetic: both are long, and once is enough.
+    """
+    if generation == "strawberry":
+        return ["tests/graphql", "tests/test_docs.py"]
+    return [] if python == HERE and generation == "graphene" else ["--ignore=tests/example", "--ignore=tests/model"]
+
+
+add_pyenv_to_path()
+
+
+@nox.session
+@nox.parametrize("python,generation", list(ENVIRONMENTS), ids=["-".join(one) for one in ENVIRONMENTS])
+def tests(session: nox.Session, generation: str) -> None:
+    """The test suite, real servers included."""
+    install(session, "tests", generation)
+    session.run("python", "-m", "pytest", *(session.posargs or part(str(session.python), generation)))
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """Which branches of the core its own tests leave out: none, or this fails."""
+    install(session, "tests")
+    session.run("python", "-m", "coverage", "run", "-m", "pytest", *(session.posargs or ["tests/core", "tests/stores"]))
+    session.run("python", "-m", "coverage", "report")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff: its rules, and its format."""
+    install(session, "lint", project=False)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy (strict) and pyright over the packages that are shipped."""
+    install(session, "types", "graphene")
+    session.run("mypy")
+    session.run("pyright")
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """The example, driven by real clients. `-- --serve` leaves it running, `-- --store redis://...` uses Redis."""
+    install(session, "demo")
+    session.run("python", "examples/unified/demo.py", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """What a check costs, beside its peers. `-- --quick` takes two minutes, `-- --only memory,redis` measures a part."""
+    install(session, "bench")
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """A wheel and an sdist in dist/, and a test of what is in them."""
+    install(session, "build", "tests")
+    session.run("python", "-m", "build")
+    session.run("python", "-m", "pytest", "tests/test_wheel.py")
