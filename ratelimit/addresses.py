@@ -1,0 +1,106 @@
+"""Network addresses: reading them, masking them, and finding the client's in a chain of proxies.
+
+Rules:
+- An address is judged by its bits, never by its spelling: `::ffff:192.0.2.1`, `::FFFF:c000:201` and `192.0.2.1` are one.
+- With N trusted proxies the client is the Nth entry of `X-Forwarded-For` from the right. Whatever a caller adds lies
+  further left and is never read.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Iterable
+from functools import lru_cache
+
+logger = logging.getLogger("ratelimit")
+
+UNKNOWN = "unknown"
+"""Stands for the address of a caller whose connection has none (a unix socket, an in-process client)."""
+
+
+def read_address(text: str, ipv6_mask: int = 128) -> str | None:
+    """The canonical address in `text`, an IPv6 one masked to its first `ipv6_mask` bits; None if there is none.
+
+    Takes a port (`203.0.113.7:4711`, `[2001:db8::1]:443`), brackets and surrounding blanks. Without brackets every
+    colon of an IPv6 address belongs to the address.
+    """
+    # A caller writes these texts: longer ones than any address are not worth a place in the cache.
+    return _read_address(text, ipv6_mask) if len(text) <= 100 else None
+
+
+@lru_cache(maxsize=8192)
+def _read_address(text: str, ipv6_mask: int) -> str | None:
+    host = _host(text.strip(" \t"))
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0]) if host else None
+    except ValueError:
+        return None
+    if address is None:
+        return None
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    kept = int(address) >> (128 - ipv6_mask) << (128 - ipv6_mask)
+    return str(ipaddress.IPv6Address(kept))
+
+
+def _host(text: str) -> str:
+    """`text` without brackets and port; empty if these are malformed."""
+    if text.startswith("["):
+        host, closed, port = text[1:].partition("]")
+        return host if closed and ":" in host and (not port or _is_port(port.removeprefix(":"), port)) else ""
+    host, colon, port = text.partition(":")
+    if colon and ":" not in port:  # exactly one colon: IPv4 and a port
+        return host if _is_port(port, colon) else ""
+    return text
+
+
+def _is_port(digits: str, with_colon: str) -> bool:
+    return (
+        with_colon.startswith(":")
+        and digits.isascii()
+        and digits.isdigit()
+        and len(digits) <= 5
+        and int(digits) <= 65_535
+    )
+
+
+def client_address(
+    headers: Iterable[tuple[str | bytes, str | bytes]], peer: str | None, *, proxies_count: int, ipv6_mask: int
+) -> str:
+    """The address to hold responsible: canonical, masked, `"unknown"` if the connection has none.
+
+    `peer` is the other end of the connection as the server saw it. With `proxies_count` 0 no header is read. With
+    more, the entry is taken from `X-Forwarded-For`, all its lines joined in order; no other header is ever read. A chain
+    shorter than the count, or an entry that is no address, falls back to the peer with a warning.
+    """
+    if proxies_count:
+        forwarded = _forwarded(headers, proxies_count)
+        if forwarded is not None:
+            address = read_address(forwarded, ipv6_mask)
+            if address is not None:
+                return address
+            logger.warning("forwarded entry %.100r is not an address; using the peer's", forwarded)
+    if not peer:
+        return UNKNOWN
+    return read_address(peer, ipv6_mask) or peer
+
+
+def _forwarded(headers: Iterable[tuple[str | bytes, str | bytes]], proxies_count: int) -> str | None:
+    chain: list[str] = []
+    for name, value in headers:
+        if _text(name).lower() == "x-forwarded-for":
+            chain += _text(value).split(",")
+    if 0 < len(chain) < proxies_count:
+        logger.warning(
+            "X-Forwarded-For has %d entries, fewer than RATELIMIT_PROXIES_COUNT=%d; using the peer's address",
+            len(chain),
+            proxies_count,
+        )
+    return chain[-proxies_count] if len(chain) >= proxies_count else None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else value

@@ -1,0 +1,139 @@
+"""The answer to a check. Figures are kept as integers and worked out when they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ratelimit.outcome import NEVER, Outcome
+from ratelimit.rates import MAX_LIMIT, Rate
+
+UNLIMITED: Final = Rate(MAX_LIMIT, 1)
+"""The rate of a call that nothing limits: what response headers would tell a client must not slow it down."""
+
+
+class Part(NamedTuple):
+    """One rate's share in a decision; `key` is the caller it counts for. `enforced` False only counts, in shadow."""
+
+    rule: str
+    rate: Rate
+    outcome: Outcome
+    key: str
+    enforced: bool = True
+
+
+class Decision:
+    """Whether a call may go on, and the figures of the rate that constrains it most. True when it may.
+
+    Attributes: `allowed`; `parts`, one for every rate that was asked; `degraded`, True when the store could not answer
+    and the outage policy did.
+    """
+
+    __slots__ = ("_binding", "allowed", "degraded", "parts")
+
+    def __init__(self, parts: Sequence[Part], degraded: bool = False) -> None:
+        self.parts = parts
+        self.degraded = degraded
+        self._binding = parts[0] if len(parts) == 1 else _strictest(parts)
+        self.allowed = self._binding.outcome.allowed or not self._binding.enforced
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+    def __repr__(self) -> str:
+        verdict = "allowed" if self.allowed else "denied"
+        return (
+            f"<Decision {verdict} {self.rule} {self.key} {self.remaining}/{self.limit} retry_after={self.retry_after}>"
+        )
+
+    @property
+    def rule(self) -> str:
+        """The name of the category or group that constrains the call most."""
+        return self._binding.rule
+
+    @property
+    def key(self) -> str:
+        """The caller whose budget this is, as counted: `user:42`."""
+        return self._binding.key
+
+    @property
+    def rate(self) -> Rate:
+        """The rate behind the figures, as it holds for this caller."""
+        return self._binding.rate
+
+    @property
+    def limit(self) -> int:
+        """Units per window (or the bucket's capacity)."""
+        return self._binding.outcome.limit
+
+    @property
+    def remaining(self) -> int:
+        """Whole units left after this call, never negative."""
+        return self._binding.outcome.remaining
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until the same cost could pass: 0.0 if it passed, None if it never can."""
+        wait_us = self._binding.outcome.retry_after_us
+        return 0.0 if self.allowed else None if wait_us == NEVER else wait_us / 1_000_000
+
+    @property
+    def retry_after_seconds(self) -> int | None:
+        """`retry_after` for the wire: whole seconds, rounded up; 0 if it passed, None if it never can."""
+        wait_us = self._binding.outcome.retry_after_us
+        return 0 if self.allowed else None if wait_us == NEVER else whole_seconds(wait_us)
+
+    @property
+    def reset_after(self) -> float:
+        """Seconds until nothing is used."""
+        return self._binding.outcome.reset_after_us / 1_000_000
+
+    @property
+    def banned(self) -> bool:
+        """Whether a ban, not the count, denied the call."""
+        return self._binding.outcome.banned and not self.allowed
+
+    @property
+    def counted(self) -> bool:
+        """Whether any rate was asked: False for a call that nothing limits, such as a skipped one."""
+        return self._binding.rate != UNLIMITED
+
+    @property
+    def shadow_denials(self) -> tuple[str, ...]:
+        """The rules that only log and would have denied the call."""
+        return tuple(part.rule for part in self.parts if not part.enforced and not part.outcome.allowed)
+
+    def describe(self) -> str:
+        """The limit in words: `Max 10 requests per minute`."""
+        return f"Max {self.rate.describe()}"
+
+    def exceeded_message(self) -> str:
+        """The sentence for a denied caller: `Limit exceeded: Max 10 requests per minute. Please try again later.`"""
+        return f"Limit exceeded: {self.describe()}. Please try again later."
+
+    def headers(self, style: str = "none") -> dict[str, str]:
+        """Response headers: `Retry-After` on a denial whose end is known, and those of `style`.
+
+        `"none"` adds nothing, `"ietf"` adds `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers),
+        `"x"` adds `X-RateLimit-Limit`, `-Remaining` and `-Reset` (seconds). All numbers are whole.
+        """
+        from ratelimit.headers import response_headers
+
+        return response_headers(self, style)
+
+
+def whole_seconds(wait_us: int) -> int:
+    """Microseconds as whole seconds, rounded up: waiting exactly that long is enough."""
+    return -(-wait_us // 1_000_000)
+
+
+def _strictest(parts: Sequence[Part]) -> Part:
+    """A denied part before allowed ones, the one with the longest wait first; else the one with the least left.
+
+    Parts in shadow constrain nothing: they count only when there are no others.
+    """
+    enforced = [part for part in parts if part.enforced]
+    denied = [part for part in enforced if not part.outcome.allowed]
+    if denied:
+        return max(denied, key=lambda part: (part.outcome.retry_after_us == NEVER, part.outcome.retry_after_us))
+    return min(enforced or parts, key=lambda part: part.outcome.remaining)
