@@ -1,0 +1,275 @@
+"""Counts in Redis 6.2 or later, Valkey or a compatible server: sync and asyncio from one object, one round trip a check."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
+from redis.cluster import RedisCluster
+from redis.exceptions import RedisClusterException, RedisError
+
+from ratelimit.algorithms.base import BY_NAME
+from ratelimit.errors import ConfigurationError, StoreError
+from ratelimit.outcome import TAKE, Charge, Outcome
+from ratelimit.stores.redis_clients import Target, aclose_client, async_client, close_client, sync_client, target
+from ratelimit.stores.redis_pipe import PipeOpener
+from ratelimit.stores.redis_script import Script
+from ratelimit.stores.redis_wire import SETTLE, all_keys, arguments, pattern, read_outcomes
+from ratelimit.stores.slots import Apply, Step, by_slot, in_one_slot, split
+
+DEFAULT_TIMEOUT = 0.25
+"""Seconds a check may wait for the server before the outage policy answers."""
+DEFAULT_MAX_CONNECTIONS = 64
+"""For threads, and for the asyncio clients of clusters; else an event loop needs one connection."""
+
+_FAILURES = (RedisError, RedisClusterException, OSError, TimeoutError)  # the cluster's own is no RedisError
+_APPLY: Final = Script("redis.lua")
+
+
+class RedisStore:
+    """A store for any number of processes. Nothing is sent before the first check.
+
+    `url` is `redis://`, `rediss://`, `unix://`, `redis+cluster://host,host2` or
+    `redis+sentinel://host,host2/service/db`; redis-py's query options are taken. Instead of a URL, hand in `client`
+    (redis-py) and, for async checks, `async_client`; those keep their own timeouts and retries: switch retries off, for
+    a script that is sent again counts again. `timeout` is in seconds and bounds the whole of an async check.
+
+    Clock-aligned windows are numbered by the node's clock. Everything else goes by the server's, so that nodes whose clocks
+    differ agree; `server_time=False` makes that the node's too, for tests with a clock of their own and for services that
+    refuse TIME in scripts.
+    """
+
+    holds = frozenset({*BY_NAME, "ban", "distinct"})
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        client: Any = None,
+        async_client: Any = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        max_connections: int = DEFAULT_MAX_CONNECTIONS,
+        server_time: bool = True,
+    ) -> None:
+        if (url is None) == (client is None and async_client is None):
+            raise ConfigurationError(
+                "RedisStore takes either a URL or clients, as in RedisStore('redis://localhost/0')"
+            )
+        if not timeout > 0:
+            raise ConfigurationError(f"timeout {timeout!r} is not a number of seconds above 0")
+        self.timeout = timeout
+        self._target: Target | None = target(url) if url is not None else None
+        self._max_connections = max_connections
+        self._server_time = server_time
+        self._clustered = (self._target is not None and self._target.kind == "cluster") or any(
+            isinstance(given, (RedisCluster, AsyncRedisCluster)) for given in (client, async_client)
+        )
+        self._client = client
+        self._given_async_client = async_client
+        self._loops: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
+
+    def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
+        """See `Store.apply`; one EVALSHA, on a cluster one for each caller among the charges."""
+        if not self._clustered or in_one_slot(charges):
+            return self._apply(charges, now_us, mode)
+        steps = by_slot(charges, mode)
+        step = next(steps)
+        while True:
+            try:
+                follow = partial(steps.send, self._step(step, now_us))
+            except BaseException as error:
+                follow = partial(steps.throw, error)
+            try:
+                step = follow()
+            except StopIteration as end:
+                return list(end.value)
+
+    async def aapply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
+        """See `Store.aapply`; one EVALSHA, on a cluster one for each caller among the charges."""
+        if not self._clustered or in_one_slot(charges):
+            return await self._aapply(charges, now_us, mode)
+        steps = by_slot(charges, mode)
+        step = next(steps)
+        while True:
+            try:
+                follow = partial(steps.send, await self._astep(step, now_us))
+            except BaseException as error:
+                follow = partial(steps.throw, error)
+            try:
+                step = follow()
+            except StopIteration as end:
+                return list(end.value)
+
+    def _step(self, step: Step, now_us: int) -> list[Outcome]:
+        if isinstance(step, Apply):
+            return self._apply(step.charges, now_us, step.mode)
+        self.settle(step.charges, now_us, now_us)
+        return []
+
+    async def _astep(self, step: Step, now_us: int) -> list[Outcome]:
+        if isinstance(step, Apply):
+            return await self._aapply(step.charges, now_us, step.mode)
+        await self.asettle(step.charges, now_us, now_us)
+        return []
+
+    def _apply(self, charges: Sequence[Charge], now_us: int, mode: int) -> list[Outcome]:
+        keys, args = self._command(charges, now_us, mode, now_us)
+        try:
+            reply = _APPLY.run(self._sync(), keys, args)
+        except _FAILURES as error:
+            raise _store_error(error) from error
+        return read_outcomes(charges, reply, mode, now_us)
+
+    async def _aapply(self, charges: Sequence[Charge], now_us: int, mode: int) -> list[Outcome]:
+        keys, args = self._command(charges, now_us, mode, now_us)
+        try:
+            reply = await self._arun(keys, args)
+        except _FAILURES as error:
+            raise _store_error(error) from error
+        return read_outcomes(charges, reply, mode, now_us)
+
+    def settle(self, charges: Sequence[Charge], now_us: int, taken_us: int) -> None:
+        """See `Store.settle`; one EVALSHA, on a cluster one for each caller among the charges."""
+        try:
+            client = self._sync()
+            for one in self._slots(charges):
+                _APPLY.run(client, *self._command(one, now_us, SETTLE, taken_us))
+        except _FAILURES as error:
+            raise _store_error(error) from error
+
+    async def asettle(self, charges: Sequence[Charge], now_us: int, taken_us: int) -> None:
+        """See `Store.asettle`; one EVALSHA, on a cluster one for each caller among the charges."""
+        try:
+            for one in self._slots(charges):
+                await self._arun(*self._command(one, now_us, SETTLE, taken_us))
+        except _FAILURES as error:
+            raise _store_error(error) from error
+
+    def clear(self, charges: Sequence[Charge], now_us: int) -> None:
+        """See `Store.clear`; one DEL."""
+        try:
+            client = self._sync()
+            for keys in self._deletions(charges, now_us):
+                client.execute_command("DEL", *keys)
+        except _FAILURES as error:
+            raise _store_error(error) from error
+
+    async def aclear(self, charges: Sequence[Charge], now_us: int) -> None:
+        """See `Store.aclear`; one DEL."""
+        try:
+            async with self._connected(self.timeout) as client:
+                for keys in self._deletions(charges, now_us):
+                    await client.execute_command("DEL", *keys)
+        except _FAILURES as error:
+            raise _store_error(error) from error
+
+    def clear_caller(self, prefix: str, caller_tag: str) -> None:
+        """See `Store.clear_caller`; walks the whole keyspace with SCAN, so keep it for administration."""
+        try:
+            client = self._sync()
+            for key in list(client.scan_iter(match=pattern(prefix, caller_tag), count=1000)):
+                client.execute_command("DEL", key)
+        except _FAILURES as error:
+            raise _store_error(error) from error
+
+    async def aclear_caller(self, prefix: str, caller_tag: str) -> None:
+        """See `Store.aclear_caller`; walks the whole keyspace with SCAN, so keep it for administration."""
+        try:
+            async with self._connected(None) as client:
+                for key in [key async for key in client.scan_iter(match=pattern(prefix, caller_tag), count=1000)]:
+                    await client.execute_command("DEL", key)
+        except _FAILURES as error:
+            raise _store_error(error) from error
+
+    def close(self) -> None:
+        """Closes the sync connections that this store opened."""
+        if self._target is not None and self._client is not None:
+            client, self._client = self._client, None
+            close_client(client)
+
+    async def aclose(self) -> None:
+        """Closes the sync connections and those of the running event loop that this store opened."""
+        own = self._loops.pop(asyncio.get_running_loop(), None)
+        if own is not None and self._target is not None:
+            await own.opener.aclose()
+            await aclose_client(own.client)
+        self.close()
+
+    def _command(self, charges: Sequence[Charge], now_us: int, mode: int, taken_us: int) -> tuple[list[str], list[Any]]:
+        keys, args = arguments(charges, taken_us)
+        return keys, [0 if self._server_time else now_us, mode, now_us - taken_us, *args]
+
+    def _deletions(self, charges: Sequence[Charge], now_us: int) -> list[list[str]]:
+        """The keys to delete, by command: one, on a cluster one for each caller."""
+        return [all_keys(one, now_us) for one in self._slots(charges)]
+
+    def _slots(self, charges: Sequence[Charge]) -> list[list[Charge]]:
+        return split(charges) if self._clustered else [list(charges)]
+
+    def _sync(self) -> Any:
+        if self._client is None:
+            if self._target is None:
+                raise ConfigurationError("this RedisStore has only an asyncio client; hand in client= for sync checks")
+            self._client = sync_client(self._target, self.timeout, self._max_connections)
+        return self._client
+
+    async def _arun(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Runs the script: over the loop's one connection, on a cluster or a client handed in over redis-py's pool."""
+        if self._target is None or self._clustered:
+            async with self._connected(self.timeout) as client:
+                return await _APPLY.arun(client, keys, args)
+        opener = self._own().opener
+        return await _APPLY.piped(opener.pipe or await opener.open(), keys, args)
+
+    def _own(self) -> _LoopClient:
+        loop = asyncio.get_running_loop()
+        own = self._loops.get(loop)
+        if own is None:
+            for other in [other for other in list(self._loops) if other.is_closed()]:
+                self._loops.pop(other, None)  # its connections go with it
+            own = self._loops[loop] = _LoopClient(self._async_client_for_loop(), self._max_connections, self.timeout)
+        return own
+
+    @asynccontextmanager
+    async def _connected(self, within: float | None) -> AsyncIterator[Any]:
+        """The client of the running loop, for commands that together take no longer than `within` seconds."""
+        own = self._own()
+        async with own.places, asyncio.timeout(within):
+            if not own.started:
+                await own.start()
+            yield own.client
+
+    def _async_client_for_loop(self) -> Any:
+        if self._given_async_client is not None:
+            return self._given_async_client
+        if self._target is None:
+            raise ConfigurationError("this RedisStore has only a sync client; hand in async_client= for async checks")
+        return async_client(self._target, self.timeout)
+
+
+class _LoopClient:
+    """What belongs to one event loop: asyncio connections serve only the loop that opened them.
+
+    `places` are as many as connections, because the pools of clusters and sentinels would open ever more, or raise.
+    The first command starts the client and the others wait, because a cluster client loses connections when several do.
+    """
+
+    def __init__(self, client: Any, max_connections: int, timeout: float) -> None:
+        self.client = client
+        self.opener = PipeOpener(client, timeout)
+        self.places = asyncio.Semaphore(max_connections)
+        self.started = False
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        async with self._starting:
+            await self.client.initialize()  # once: later calls of it find nothing to do
+            self.started = True
+
+
+def _store_error(error: BaseException) -> StoreError:
+    return StoreError(f"Redis: {type(error).__name__}: {error}")

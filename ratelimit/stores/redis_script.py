@@ -1,0 +1,54 @@
+"""A Lua script on the server."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from ratelimit.stores.redis_pipe import Pipe
+
+
+class Script:
+    """A Lua script and its digest. The server may forget it at any time (restart, failover, SCRIPT FLUSH)."""
+
+    def __init__(self, name: str) -> None:
+        self.source = (files("ratelimit.stores") / name).read_text("utf-8")
+        self.digest = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+    def run(self, client: Any, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """One EVALSHA. A server that does not know the script has done nothing: load it and ask again."""
+        try:
+            return client.evalsha(self.digest, len(keys), *keys, *args)
+        except NoScriptError:
+            client.script_load(self.source)
+            return client.evalsha(self.digest, len(keys), *keys, *args)
+
+    async def piped(self, pipe: Pipe, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """`run` over a shared connection."""
+        command = packed("EVALSHA", self.digest, len(keys), *keys, *args)
+        try:
+            return await pipe.command(command)
+        except ResponseError as error:
+            if not str(error).startswith("NOSCRIPT"):
+                raise
+        await pipe.command(packed("SCRIPT", "LOAD", self.source))
+        return await pipe.command(command)
+
+    async def arun(self, client: Any, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """`run` for an asyncio client."""
+        try:
+            return await client.evalsha(self.digest, len(keys), *keys, *args)
+        except NoScriptError:
+            await client.script_load(self.source)
+            return await client.evalsha(self.digest, len(keys), *keys, *args)
+
+
+def packed(*words: str | int) -> bytes:
+    """A command as the server reads it: an array of texts (RESP2). The words are ASCII."""
+    texts = list(map(str, words))
+    body = "".join([f"${len(text)}\r\n{text}\r\n" for text in texts])
+    return f"*{len(texts)}\r\n{body}".encode("ascii")

@@ -1,0 +1,151 @@
+"""What Redis is told: one command a check, no write when a call is refused but for its ban, a lifetime with every key.
+
+That a key without a lifetime is never left behind is also checked after every command of `Tape`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+import redis
+
+from ratelimit import Limiter, Policy, Rate, Rule
+from ratelimit.outcome import Charge
+from ratelimit.stores.redis import RedisStore
+from ratelimit.testing import FakeClock
+from tests.model.sequences import Step, play, sequence
+from tests.wire import CountingProxy
+
+READS = {"GET", "PTTL", "SCARD", "SISMEMBER", "TIME"}
+PATIENT = 10.0
+KINDS = ("20/h", "30/m anchored", "40/m sliding", "50/m burst 9", "60/m leaky burst 8")
+Run = list[list[str]]
+"""The commands of one run of the script, in order."""
+
+
+class Monitor:
+    """Everything that a server does."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._marks = 0
+
+    def __enter__(self) -> Monitor:
+        self._monitor = self._client.monitor().__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._monitor.__exit__(*error)
+
+    def runs(self) -> list[Run]:
+        """The runs of scripts since the last time."""
+        self._marks += 1
+        mark = f"ECHO mark{self._marks}"
+        self._client.echo(mark.removeprefix("ECHO "))
+        found: list[Run] = []
+        while (seen := self._monitor.next_command())["command"] != mark:
+            words = seen["command"].split()
+            if seen["client_type"] == "lua":
+                found[-1].append(words)
+            elif words[0] == "EVALSHA":
+                found.append([])
+        return found
+
+
+def answered(store: RedisStore, step: Step) -> list[Any]:
+    return [outcome for _, found in play(store, [step]) for outcome in found]
+
+
+def refusing(charges: Sequence[Charge], outcomes: Sequence[Any]) -> bool:
+    both = zip(charges, outcomes, strict=True)
+    return any(charge.enforce and not outcome.allowed for charge, outcome in both)
+
+
+def writes(run: Run) -> Iterator[list[str]]:
+    return (words for words in run if words[0] not in READS)
+
+
+def test_a_refused_call_writes_nothing_but_its_ban(client: redis.Redis, redis_url: str) -> None:
+    store = RedisStore(redis_url, timeout=PATIENT, server_time=False)
+    refused = bans = 0
+    with Monitor(client) as monitor:
+        for seed in range(150):
+            steps = [step for step in sequence(Random(seed), f"u{seed}") if step.expected]
+            found = [answered(store, step) for step in steps]
+            runs = [run for run in monitor.runs() if run]
+            for step, outcomes, run in zip(steps, found, runs, strict=True):
+                if step.what == "look":
+                    assert not list(writes(run)), seed
+                elif refusing(step.charges, outcomes):
+                    refused += 1
+                    told = list(writes(run))
+                    bans += len(told) > 0
+                    for name, key, *_ in told:
+                        banning = [charge for charge in step.charges if charge.ban_key]
+                        assert (name, key) in {("SET", charge.ban_key) for charge in banning} or (
+                            name == "DEL" and any(key.startswith(charge.key) for charge in banning)
+                        ), seed
+    store.close()
+    assert refused > 400
+    assert bans > 100
+
+
+def test_every_write_of_a_key_brings_its_lifetime(client: redis.Redis, redis_url: str) -> None:
+    store = RedisStore(redis_url, timeout=PATIENT, server_time=False)
+    with Monitor(client) as monitor:
+        for seed in range(100):
+            steps = [step for step in sequence(Random(seed), f"u{seed}") if step.what != "clear"]
+            for step in steps:
+                answered(store, step)
+            for run in monitor.runs():
+                lives = {words[1] for words in run if words[0] == "PTTL"}
+                for name, key, *rest in writes(run):
+                    if name == "SET":
+                        assert rest[-2] == "PX", seed
+                        assert int(rest[-1]) > 0, seed
+                    elif name in ("INCRBY", "SADD"):
+                        assert key in lives, seed
+                    else:
+                        assert name in ("PEXPIRE", "DEL"), seed
+    assert [key for key in client.scan_iter(count=1000) if client.pttl(key) == -1] == []
+    store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_found_without_a_lifetime_is_given_one(client: redis.Redis, redis_url: str, kind: str) -> None:
+    limiter = Limiter(RedisStore(redis_url, timeout=PATIENT, server_time=False), clock=FakeClock())
+    rate = Rate.parse(kind)
+    limiter.check(rate, "u", cost=5)
+    (key,) = client.keys()
+    for asked, cost in ((rate, 1), (rate, 1000), (replace(rate, limit=0), 1)):
+        assert client.persist(key)
+        limiter.check(asked, "u", cost=cost)
+        assert 0 < client.pttl(key) <= 7_200_000
+    limiter.close()
+
+
+@pytest.mark.parametrize("server_time", [True, False])
+def test_a_policy_is_one_command_whatever_its_length(proxy: CountingProxy, server_time: bool) -> None:
+    limiter = Limiter(RedisStore(proxy.url, timeout=PATIENT, server_time=server_time), clock=FakeClock())
+    rules = [Rule(f"r{number}", KINDS[number % len(KINDS)], ban_for=(5, 60)) for number in range(24)]
+    limiter.check(rules[0], "warm")
+    for length in (1, 2, 4, 8, 24):
+        policy = Policy(*rules[:length])
+        proxy.reset()
+        decisions = [limiter.check(policy, f"u{length}", cost=cost) for cost in (1, 0, 20)]
+        decisions.append(limiter.peek(policy, f"u{length}"))
+        assert [decision.allowed for decision in decisions] == [True, True, False, False]
+        assert all(decision.headers("ietf") for decision in decisions)
+        assert proxy.counts == {"EVALSHA": 4}
+        assert proxy.round_trips == 4
+    proxy.reset()
+    with limiter.reserve(Policy(*rules), "v") as reservation:
+        reservation.settle(5)
+    limiter.clear(Policy(*rules), "v")
+    assert proxy.counts == {"EVALSHA": 2, "DEL": 1}
+    assert proxy.round_trips == 3
+    limiter.close()

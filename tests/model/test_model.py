@@ -1,0 +1,40 @@
+"""Every store answers as the reference model does: whether it is allowed, what remains, the waits, the bans."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ratelimit import MemoryStore
+from tests.model.sequences import ALGORITHMS, compare, play, sequence
+from tests.model.tape import Tape
+
+IN_MEMORY = 10_000
+ON_EACH_SERVER = 2_000
+
+
+@pytest.mark.timeout(300)
+def test_memory_answers_as_the_model_does() -> None:
+    for seed in range(IN_MEMORY):
+        compare(MemoryStore(), sequence(Random(seed), "u"), f"seed {seed}")
+
+
+@pytest.mark.timeout(300)
+def test_redis_answers_as_the_model_does(client: redis.Redis) -> None:
+    for seed in range(IN_MEMORY, IN_MEMORY + ON_EACH_SERVER):
+        steps = sequence(Random(seed), f"u{seed}")
+        tape = Tape(client)
+        list(play(tape.store, steps))
+        tape.run()
+        compare(tape.store, steps, f"seed {seed}")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@given(random=st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_each_algorithm_answers_as_the_model_does(algorithm: str, random: Random) -> None:
+    compare(MemoryStore(), sequence(random, "u", [algorithm]), algorithm)
