@@ -1,0 +1,61 @@
+"""Who is behind a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.http import HttpRequest
+from django.utils.functional import LazyObject, empty
+
+from ratelimit import Identity, get_limiter
+from ratelimit.identity import resolve
+from ratelimit.settings import Settings
+
+
+def request_identity(request: HttpRequest, *, settings: Settings | None = None, user: bool = True) -> Identity:
+    """The caller of `request`: its address behind the trusted proxies, its user, its token.
+
+    The user is `request.user`, where a middleware has set it; reading it may cost a session and a database query.
+    `user=False` leaves it unread. The token is `request.limit_token`, where the application has put one that it has
+    accepted. `settings` are those of the process's limiter unless given.
+    """
+    return _resolve(request, getattr(request, "user", None) if user else None, settings)
+
+
+async def arequest_identity(request: HttpRequest, *, settings: Settings | None = None, user: bool = True) -> Identity:
+    """`request_identity` for an event loop, which it never blocks: an unread user is loaded by `request.auser()`."""
+    return _resolve(request, await _auser(request) if user else None, settings)
+
+
+def _resolve(request: HttpRequest, user: Any, settings: Settings | None) -> Identity:
+    return resolve(
+        _header_lines(request),
+        request.META.get("REMOTE_ADDR"),
+        user,
+        getattr(request, "limit_token", None),
+        settings=settings or get_limiter().settings,
+    )
+
+
+def _header_lines(request: HttpRequest) -> Iterator[tuple[str, str]]:
+    # Several lines of one name have been joined by commas before Django sees them, under WSGI and ASGI alike.
+    for name, value in request.META.items():
+        if name.startswith("HTTP_"):
+            yield name[5:].replace("_", "-"), value
+
+
+async def _auser(request: HttpRequest) -> Any:
+    user = getattr(request, "user", None)
+    if not isinstance(user, LazyObject) or user.__dict__["_wrapped"] is not empty:
+        return user  # set or read before, or nobody: what the application sees is what counts
+    auser = getattr(request, "auser", None)
+    if auser is not None:
+        return await auser()
+    return await sync_to_async(_loaded)(user)
+
+
+def _loaded(user: Any) -> Any:
+    bool(user.is_authenticated)
+    return user
