@@ -1,0 +1,185 @@
+"""Who is calling, from whatever a GraphQL server puts in `info.context`.
+
+Known, alone or as the `request` of a context (an attribute or a key):
+- anything with Django's `META`;
+- an ASGI `scope`, or a `consumer` with one (Starlette, FastAPI, Quart, Litestar, Channels);
+- a WSGI `environ` (Flask, Werkzeug), or the environ or the scope itself;
+- any object or mapping with `headers`, an address (`remote_addr`, `remote`, `ip`, ASGI's `client`) or a `user`.
+
+A `user` or `limit_token` (a token that the application has accepted) of the context counts before one of its
+request. Callers that a context tells nothing of cannot be told apart: all share the budget of the unknown address,
+which is logged once for each kind of context.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from ratelimit import Identity
+from ratelimit.addresses import UNKNOWN
+from ratelimit.identity import resolve
+from ratelimit.settings import Settings
+
+logger = logging.getLogger("ratelimit.graphql")
+
+Header = tuple[str | bytes, str | bytes]
+_ADDRESS_NAMES = ("remote_addr", "remote", "ip")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The facts about a caller: header lines in order, the address the server saw, the user object or id, a token."""
+
+    headers: Iterable[Header] = ()
+    peer: str | None = None
+    user: Any = None
+    token: str | None = None
+
+
+def identify(context: Any, settings: Settings) -> Identity:
+    """The caller behind a context, as the engine counts it."""
+    return _resolved(caller_of(context), context, settings)
+
+
+async def aidentify(context: Any, settings: Settings) -> Identity:
+    """`identify` for an event loop, which no database query may block."""
+    caller = caller_of(context)
+    await _load(caller.user)
+    return _resolved(caller, context, settings)
+
+
+def _resolved(caller: Caller, context: Any, settings: Settings) -> Identity:
+    identity = resolve(caller.headers, caller.peer, caller.user, caller.token, settings=settings)
+    if identity.ip == UNKNOWN and identity.user is None and identity.token is None:
+        _warn_unknown(f"{type(context).__module__}.{type(context).__qualname__}")
+    return identity
+
+
+def request_of(context: Any) -> Any:
+    """What stands for the request: the context's own `request`, else the context itself."""
+    if _connection(context) is not None:
+        return context
+    request = _entry(context, "request")
+    return context if request is None else request
+
+
+def caller_of(context: Any) -> Caller:
+    """What a context tells of the caller; a context of an unknown kind tells nothing."""
+    caller = _connection(context)
+    if caller is not None:
+        return caller
+    request = _entry(context, "request")
+    own = _plain(context)
+    caller = own if request is None else _connection(request) or _plain(request) or own
+    if own is None or caller is None or own is caller:
+        return caller or Caller()
+    user = caller.user if own.user is None else own.user
+    return replace(caller, user=user, token=own.token or caller.token)
+
+
+def _connection(request: Any) -> Caller | None:
+    """The caller of a request whose shape leaves no doubt."""
+    meta = _probe(request, "META")
+    if isinstance(meta, Mapping):
+        return _environ_caller(meta, request)
+    scope = _scope(request)
+    if scope is not None:
+        token = _text(_probe(request, "limit_token")) or _text(scope.get("limit_token"))
+        # Not request.user: Starlette's insists on its middleware.
+        return Caller(scope.get("headers") or (), _host(scope.get("client")), scope.get("user"), token)
+    environ = request if isinstance(request, Mapping) else _probe(request, "environ")
+    if isinstance(environ, Mapping) and "REQUEST_METHOD" in environ:
+        return _environ_caller(environ, request)
+    return None
+
+
+def _scope(request: Any) -> Mapping[str, Any] | None:
+    for holder in (request, _probe(request, "consumer")):
+        scope = _probe(holder, "scope")
+        if isinstance(scope, Mapping):
+            return scope
+    if isinstance(request, Mapping) and request.get("type") in ("http", "websocket") and "headers" in request:
+        return request
+    return None
+
+
+def _environ_caller(environ: Mapping[str, Any], request: Any) -> Caller:
+    token = _text(_entry(request, "limit_token"))
+    return Caller(_environ_headers(environ), environ.get("REMOTE_ADDR"), _entry(request, "user"), token)
+
+
+def _environ_headers(environ: Mapping[str, Any]) -> Iterator[Header]:
+    """Header lines of a WSGI environ or Django's META; a generator, for they are read only behind a proxy."""
+    for name, value in environ.items():
+        if name.startswith("HTTP_"):
+            yield name[5:].replace("_", "-"), value
+
+
+def _plain(source: Any) -> Caller | None:
+    """The caller of an object or mapping that has some of `headers`, an address, a user and a token."""
+    headers = _entry(source, "headers")
+    if hasattr(headers, "items"):
+        headers = headers.items()
+    if isinstance(headers, str) or not isinstance(headers, Iterable):
+        headers = None
+    addresses = (_text(_entry(source, name)) for name in _ADDRESS_NAMES)
+    peer = next(filter(None, addresses), None) or _host(_entry(source, "client"))
+    user, token = _entry(source, "user"), _text(_entry(source, "limit_token"))
+    if headers is None and peer is None and user is None and token is None:
+        return None
+    return Caller(headers or (), peer, user, token)
+
+
+def _host(client: Any) -> str | None:
+    """The host of ASGI's `client`, a (host, port) pair. A text under that name is an application's own affair."""
+    return _text(client[0]) if isinstance(client, (tuple, list)) and client else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _entry(source: Any, name: str) -> Any:
+    """A key of a mapping, else an attribute; None without one. A property may raise.
+
+    Some requests are both: aiohttp's is a mapping of what the application noted, and knows its caller as attributes.
+    """
+    if isinstance(source, Mapping) and name in source:
+        return source[name]
+    return None if type(source) is dict else getattr(source, name, None)
+
+
+def _probe(source: Any, name: str) -> Any:
+    """An attribute that tells one kind of object from another; some kinds raise when asked for another's."""
+    try:
+        return getattr(source, name, None)
+    except Exception:
+        return None
+
+
+async def _load(user: Any) -> None:
+    """Have Django's lazy `request.user` looked up in a thread: the first question to it is a database query.
+
+    Not by `request.auser`, which knows nothing of a user that other middleware has put on the request.
+    """
+    functional = sys.modules.get("django.utils.functional")
+    if functional is None or not isinstance(user, functional.LazyObject):
+        return
+    if user._wrapped is functional.empty:
+        from asgiref.sync import sync_to_async
+
+        await sync_to_async(lambda: getattr(user, "is_authenticated", None))()
+
+
+@lru_cache(maxsize=256)  # the cache is what makes it one warning for each kind
+def _warn_unknown(kind: str) -> None:
+    logger.warning(
+        "a GraphQL context of type %s tells no caller: all of its callers share the budget of the unknown "
+        "address; put the request in the context, or give the limit a key",
+        kind,
+    )

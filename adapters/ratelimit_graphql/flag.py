@@ -1,0 +1,67 @@
+"""Telling a resolver whose budget its field spends, and that it is over the limit where `block=False` lets it go on."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, MutableMapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any
+
+from ratelimit import ConfigurationError, Decision
+from ratelimit_graphql.context import request_of
+
+_refused: ContextVar[Decision | None] = ContextVar("refused", default=None)
+
+
+def flag(context: Any, decision: Decision) -> None:
+    """Set `limited`, `rate_limit` (the decision) and `limit_key` on the request, for the field about to be resolved.
+
+    Of several limits on one field any refusal counts, whichever comes last. On a request that is a mapping
+    (a WSGI environ, a plain dict) they are keys. `ConfigurationError` for a context that can hold neither,
+    such as None: a limit that nobody could notice would be none.
+    """
+    shown = _shown(decision)
+    try:
+        _set(request_of(context), limited=not shown.allowed, rate_limit=shown, limit_key=_key(shown))
+    except (AttributeError, TypeError):
+        raise ConfigurationError(
+            f"block=False cannot set `limited` on a context of type {type(context).__qualname__}: "
+            "use a request, a dict or an object with attributes as the context, or block=True"
+        ) from None
+
+
+def tell_key(context: Any, decision: Decision) -> None:
+    """Set `limit_key`, the caller whose budget the field spends, on the request, if that can hold it."""
+    with suppress(Exception):  # some kinds of object have errors of their own for an attribute they do not know
+        _set(request_of(context), limit_key=_key(_shown(decision)))
+
+
+def _shown(decision: Decision) -> Decision:
+    """`decision`, or an earlier refusal of the same field."""
+    earlier = _refused.get()
+    return decision if earlier is None or not decision else earlier
+
+
+def _key(decision: Decision) -> str | None:
+    return decision.key if decision.counted else None
+
+
+def _set(request: Any, **values: Any) -> None:
+    if isinstance(request, MutableMapping):
+        request.update(values)
+    else:
+        for name, value in values.items():
+            setattr(request, name, value)
+
+
+@contextmanager
+def passed_on(decision: Decision) -> Generator[None, None, None]:
+    """While the resolver runs, further limits on the same field know of a refusal that did not block."""
+    before = _refused.get()
+    if not decision:
+        _refused.set(decision)
+    try:
+        yield
+    finally:
+        # Not reset() with a token: a coroutine that is thrown away may end in another context.
+        _refused.set(before)
