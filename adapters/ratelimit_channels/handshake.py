@@ -1,0 +1,84 @@
+"""A limit on new connections, kept before any consumer is made.
+
+Rules:
+- Only `websocket` scopes are looked at; everything else passes untouched.
+- A refused connection is never accepted: the client gets HTTP 429 with `Retry-After` where the server can send one
+  (`websocket.http.response`, Uvicorn has it), else the 403 that closing before accepting means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+from ratelimit import Decision, Identity, Limiter, RateLimits
+from ratelimit.guard import Attributes, Guard
+from ratelimit.headers import error_body
+from ratelimit.plan import RuleLike
+from ratelimit_channels.caller import PROTOCOL, aidentify, facts
+from ratelimit_channels.frame import WS_CLOSE_RATE_LIMITED
+
+# Loose on purpose: frameworks that type ASGI do so in ways that do not fit one another.
+App: TypeAlias = Callable[..., Awaitable[None]]
+
+OWN_GROUP = "websocket:connect"
+
+
+class WebsocketHandshakeLimit:
+    """ASGI middleware: `WS_CONNECT` connections a minute for each caller, or whatever limit is given.
+
+    Put it inside the auth middleware, so that a logged-in user is counted as one. Options as in
+    `check_ws_rate_limit`; callables get the scope. A mistake in them is a `ConfigurationError` at once.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        rule: RuleLike | None = None,
+        *,
+        rate: RuleLike | Callable[[Any], RuleLike | None] | None = None,
+        key: str | Callable[[Any], str | Identity] = "user_or_ip",
+        group: str | None = None,
+        cost: int | Callable[[Any], int] = 1,
+        attributes: Attributes | None = None,
+        limiter: Limiter | None = None,
+    ) -> None:
+        self.app = app
+        rule = RateLimits.WS_CONNECT if rule is None and rate is None else rule
+        self.guard = Guard(
+            rule,
+            rate=rate,
+            key=key,
+            group=group,
+            cost=cost,
+            attributes=attributes,
+            facts=facts,
+            protocol=PROTOCOL,
+            limiter=limiter,
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        decision = await self._decide(scope) if scope["type"] == "websocket" else None
+        if decision is None or decision.allowed:
+            await self.app(scope, receive, send)
+        elif (await receive())["type"] == "websocket.connect":
+            for message in _refusal(scope, decision, self.guard.limiter.settings.headers):
+                await send(message)
+
+    async def _decide(self, scope: Mapping[str, Any]) -> Decision:
+        identity = await aidentify(scope, self.guard.limiter.settings)
+        return await self.guard.acheck(identity, OWN_GROUP, scope)
+
+
+def _refusal(scope: Mapping[str, Any], decision: Decision, style: str) -> list[dict[str, Any]]:
+    """The messages that turn the handshake down, in the best way the server has."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        return [{"type": "websocket.close", "code": WS_CLOSE_RATE_LIMITED}]
+    headers = {"Content-Type": "application/json", "Cache-Control": "no-store", **decision.headers(style)}
+    lines = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    body = json.dumps(error_body(decision)).encode()
+    return [
+        {"type": "websocket.http.response.start", "status": 429, "headers": lines},
+        {"type": "websocket.http.response.body", "body": body},
+    ]

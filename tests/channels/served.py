@@ -1,0 +1,43 @@
+"""An ASGI application for the tests that run a real server: the clock stands still, `?user=7` logs user 7 in."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qs
+
+from channels.routing import ProtocolTypeRouter, URLRouter
+from django.conf import settings
+from django.urls import path
+
+if not settings.configured:
+    settings.configure(SECRET_KEY="for this test", USE_TZ=True)
+
+from ratelimit import Limiter, MemoryStore, set_limiter
+from ratelimit.testing import FakeClock
+from ratelimit_channels import WebsocketHandshakeLimit
+from tests.channels.consumers import Guarded, Json, Leaving, Sync
+
+set_limiter(Limiter(MemoryStore(), clock=FakeClock()))
+
+
+def logged_in(app: Any) -> Any:
+    async def with_user(scope: Any, receive: Any, send: Any) -> None:
+        named = parse_qs(scope["query_string"].decode()).get("user")
+        user = SimpleNamespace(pk=named[0], is_authenticated=True) if named else None
+        await app({**scope, "user": user}, receive, send)
+
+    return with_user
+
+
+routes = URLRouter(
+    [
+        path("json/", Json.as_asgi()),
+        path("silent/", Json.as_asgi(send_message=False)),
+        path("leaving/", Leaving.as_asgi(rate="0/m")),
+        path("sync/", Sync.as_asgi()),
+        path("guarded/", Guarded.as_asgi()),
+        path("handshake/", WebsocketHandshakeLimit(Json.as_asgi(rule="WS_HEARTBEAT"), rate="2/m")),
+    ]
+)
+application = ProtocolTypeRouter({"websocket": logged_in(routes)})

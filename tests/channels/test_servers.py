@@ -1,0 +1,152 @@
+"""Real servers on loopback ports, and a real client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as websockets_connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from tests.servers import ServerEnded, wait_until
+
+ROOT = Path(__file__).parents[2]
+APP = "tests.channels.served:application"
+COMMANDS = {
+    "uvicorn": ["uvicorn", "--host", "127.0.0.1", "--port", "0", "--lifespan", "off", APP],
+    "daphne": ["daphne", "--bind", "127.0.0.1", "--port", "0", APP],
+}
+LISTENING = re.compile(r"(?:running on http://|Listening on TCP address )127\.0\.0\.1:(\d+)")
+
+# Not through a proxy that the environment names.
+connect = partial(websockets_connect, proxy=None)
+
+
+class Served:
+    """One server process, and what it has written so far."""
+
+    def __init__(self, kind: str, log: Path) -> None:
+        self.kind = kind
+        self.log = log
+        path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
+        environ = {k: v for k, v in os.environ.items() if not k.startswith(("RATELIMIT_", "DJANGO_"))}
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *COMMANDS[kind]],
+                cwd=ROOT, env={**environ, "PYTHONPATH": path}, stdout=output, stderr=output,
+            )  # fmt: skip
+
+    def url(self, path: str) -> str:
+        found = LISTENING.search(self.log.read_text())
+        assert found is not None
+        return f"ws://127.0.0.1:{found[1]}{path}"
+
+    def is_listening(self) -> bool:
+        if self.process.poll() is not None:
+            raise ServerEnded(self.log.read_text())
+        return LISTENING.search(self.log.read_text()) is not None
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.wait(10)
+
+
+@pytest.fixture(params=sorted(COMMANDS))
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
+    one = Served(request.param, tmp_path / "log")
+    try:
+        wait_until(one.is_listening, f"{request.param} listens")
+        yield one
+    finally:
+        one.end()
+
+
+async def ask(one: ClientConnection, times: int = 1) -> list[dict[str, Any]]:
+    replies = []
+    for _ in range(times):
+        await one.send("{}")
+        replies.append(json.loads(await one.recv()))
+    return replies
+
+
+ANSWER = {"type": "ANSWER"}
+DENIAL = {"type": "RATE_LIMITED", "error": "Rate limit exceeded. Max 20 requests per minute.", "retry_after": 60}
+
+
+@pytest.mark.parametrize("path", ["/json/", "/sync/"])
+async def test_of_21_messages_20_are_answered_and_the_connection_stays_open(path: str, served: Served) -> None:
+    async with connect(served.url(path)) as one:
+        assert await ask(one, 22) == [ANSWER] * 20 + [DENIAL] * 2
+        await (await one.ping())
+    assert one.close_code == 1000
+
+
+async def test_one_users_connections_share_and_two_users_do_not(served: Served) -> None:
+    async with connect(served.url("/json/?user=7")) as one, connect(served.url("/json/?user=7")) as same:
+        replies = await ask(one, 25) + await ask(same, 16)
+        assert [reply["type"] for reply in replies] == ["ANSWER"] * 40 + ["RATE_LIMITED"]
+        async with connect(served.url("/json/?user=8")) as other, connect(served.url("/json/")) as nobody:
+            assert await ask(other, 40) == [ANSWER] * 40
+            assert await ask(nobody, 20) == [ANSWER] * 20
+
+
+async def test_a_silent_denial_sends_no_frame(served: Served) -> None:
+    async with connect(served.url("/silent/")) as one:
+        assert await ask(one, 20) == [ANSWER] * 20
+        await one.send("{}")
+        await (await one.ping())
+    with pytest.raises(ConnectionClosed):
+        await one.recv()
+
+
+async def test_a_handshake_that_is_closed_before_it_is_accepted_is_a_403(served: Served) -> None:
+    for _ in range(10):
+        async with connect(served.url("/guarded/")):
+            pass
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(served.url("/guarded/")):
+            pass
+    assert refused.value.response.status_code == 403
+
+
+async def test_the_client_sees_4029_when_an_open_connection_is_closed(served: Served) -> None:
+    async with connect(served.url("/guarded/")) as one:
+        assert await ask(one, 21) == [ANSWER] * 20 + [DENIAL]
+        with pytest.raises(ConnectionClosed):
+            await one.recv()
+    assert one.close_code == 4029
+
+
+async def test_the_middleware_answers_429_where_the_server_can(served: Served) -> None:
+    for _ in range(2):
+        async with connect(served.url("/handshake/")) as one:
+            assert await ask(one) == [ANSWER]
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(served.url("/handshake/")):
+            pass
+    response = refused.value.response
+    if served.kind == "uvicorn":
+        assert (response.status_code, response.headers["Retry-After"]) == (429, "60")
+        assert json.loads(response.body)["error"]["code"] == "RATE_LIMITED"
+    else:
+        assert response.status_code == 403
+
+
+async def test_a_client_that_floods_and_leaves_is_no_error(served: Served) -> None:
+    one = await connect(served.url("/leaving/"))
+    for _ in range(500):
+        await one.send("{}")
+    one.transport.abort()
+    told = partial(wait_until, lambda: "disconnected" in served.log.read_text(), "the consumer is told")
+    await asyncio.to_thread(told)
+    assert "Traceback" not in served.log.read_text()
