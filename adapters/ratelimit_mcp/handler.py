@@ -1,0 +1,142 @@
+"""Limiting a tool from the inside: in its code, whatever carries the call, stdio included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar
+
+from ratelimit import ConfigurationError, Decision, Identity, Limiter, Rate
+from ratelimit.guard import Guard
+from ratelimit_mcp.answer import ERROR_CODE, valid_error_code
+from ratelimit_mcp.caller import mcp_identity
+from ratelimit_mcp.context import context_in
+
+Tool = TypeVar("Tool", bound=Callable[..., Any])
+
+
+async def check_mcp_rate_limit(
+    rule: Any = None,
+    *,
+    rate: Any = None,
+    tool: str | None = None,
+    ctx: Any = None,
+    user: Any = None,
+    key: str = "user_or_ip",
+    cost: int = 1,
+    attributes: Mapping[str, Any] | None = None,
+    limiter: Limiter | None = None,
+) -> Decision:
+    """The decision on one call, in a tool's own code; true when it may go on. One round trip.
+
+    `rule` is a category (`MCP_GLOBAL` if nothing is given), a `Rule` or a `Policy`, which may look at `tool`, `method` and
+    what `attributes` tells; a rate (`rate=`, or as `rule`) counts for `tool` alone. The decision's `key` is the caller whose
+    budget it is. `user` is who calls, where the application knows better than the request; `ctx` is the handler's context object,
+    needed only over HTTP without `MCPRateLimit` around the SDK's application.
+    """
+    guard = _check_guard(rule, rate, key, tool, cost, attributes, limiter)
+    return await guard.acheck(mcp_identity(ctx, user=user, settings=guard.limiter.settings), f"mcp:{tool}", tool)
+
+
+def check_mcp_rate_limit_sync(
+    rule: Any = None,
+    *,
+    rate: Any = None,
+    tool: str | None = None,
+    ctx: Any = None,
+    user: Any = None,
+    key: str = "user_or_ip",
+    cost: int = 1,
+    attributes: Mapping[str, Any] | None = None,
+    limiter: Limiter | None = None,
+) -> Decision:
+    """`check_mcp_rate_limit` for a sync tool, which servers run in a thread."""
+    guard = _check_guard(rule, rate, key, tool, cost, attributes, limiter)
+    return guard.check(mcp_identity(ctx, user=user, settings=guard.limiter.settings), f"mcp:{tool}", tool)
+
+
+def mcp_ratelimit(
+    rule: Any = None,
+    *,
+    rate: Any = None,
+    tool: str | None = None,
+    key: Any = "user_or_ip",
+    cost: Any = 1,
+    attributes: Any = None,
+    error_code: int = ERROR_CODE,
+    limiter: Limiter | None = None,
+) -> Callable[[Tool], Tool]:
+    """Decorates a tool's function, sync or async, under the server's own decorator.
+
+    A denied call raises `MCPRateLimitExceeded` and the function does not run. A category, a `Rule` and a `Policy` count
+    wherever they are named; a rate counts for this tool alone (under `tool`, else the function's module and name).
+    Rules may look at `tool` (else the function's name), `method` and what `attributes` gives. `key`, `rate`, `cost` and
+    `attributes` may be functions of the tool's arguments. Mistakes in any of them are a `ConfigurationError` right here.
+    """
+    guard = _guard(rule, _of_call(rate), _of_call(key), _of_call(cost), _of_call(attributes), limiter)
+    code = valid_error_code(error_code)
+
+    def decorate(function: Tool) -> Tool:
+        group = f"mcp:{tool or f'{function.__module__}.{function.__qualname__}'}"
+        name = tool or function.__name__
+
+        @wraps(function)
+        async def limited_async(*args: Any, **kwargs: Any) -> Any:
+            decision = await guard.acheck(_caller(guard, args, kwargs), group, name, args, kwargs)
+            _raise_if_denied(decision, code)
+            return await function(*args, **kwargs)
+
+        @wraps(function)
+        def limited(*args: Any, **kwargs: Any) -> Any:
+            decision = guard.check(_caller(guard, args, kwargs), group, name, args, kwargs)
+            _raise_if_denied(decision, code)
+            return function(*args, **kwargs)
+
+        return limited_async if iscoroutinefunction(function) else limited  # type: ignore[return-value]
+
+    return decorate
+
+
+def _check_guard(
+    rule: Any, rate: Any, key: Any, tool: str | None, cost: Any, attributes: Any, limiter: Limiter | None
+) -> Guard:
+    guard = _guard("MCP_GLOBAL" if rule is None and rate is None else rule, rate, key, cost, attributes, limiter)
+    if tool is None and (guard.rule is None or isinstance(guard.rule, Rate)):
+        raise ConfigurationError("a rate needs tool=, the name to count it under")
+    return guard
+
+
+def _guard(rule: Any, rate: Any, key: Any, cost: Any, attributes: Any, limiter: Limiter | None) -> Guard:
+    if isinstance(rule, str) and "/" in rule:
+        rule = Rate.parse(rule)
+    return Guard(
+        rule, rate=rate, key=key, cost=cost, attributes=attributes, facts=_facts, protocol="mcp", limiter=limiter
+    )
+
+
+def _facts(tool: str | None, *_: Any) -> Mapping[str, Any]:
+    """What rules may know of a call in a tool's code."""
+    return {"method": "tools/call"} if tool is None else {"method": "tools/call", "tool": tool}
+
+
+def _of_call(option: Any) -> Any:
+    """A function of a tool's arguments as one of (name, args, kwargs): no argument's name can get in the guard's way."""
+    if not callable(option):
+        return option
+
+    def called(_: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return option(*args, **kwargs)
+
+    return called
+
+
+def _caller(guard: Guard, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Identity:
+    return mcp_identity(context_in(*args, *kwargs.values()), settings=guard.limiter.settings)
+
+
+def _raise_if_denied(decision: Decision, code: int) -> None:
+    if not decision.allowed:
+        from ratelimit_mcp.errors import exceeded
+
+        raise exceeded(decision, code)
