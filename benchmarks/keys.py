@@ -1,0 +1,182 @@
+"""A great many callers in this process's memory: what each of them weighs, and how long the longest call takes.
+
+Weight: what tracemalloc finds more after a check for each caller, the text that names it included. Longest call: every
+check is timed by itself, and the slowest counts. Three laps, each over all the callers: the first meets them for the first
+time, in the second they are known, and in the third the clock has jumped past every window, so that all that was stored has
+expired (only the engine takes a clock). The collector is on, and its longest run is noted: a store of many small objects has
+long ones. "Own time" is the calling thread's CPU time: what the machine's other work took from the call is not in it; neither
+is what the call waited for another thread, which the wall's time has.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+
+from benchmarks.checks import Goal
+from benchmarks.peers import ROOM
+from benchmarks.report import Figure, Row, number
+from benchmarks.rounds import Spread
+from benchmarks.setting import Setting
+from ratelimit import Limiter, MemoryStore, Rate
+
+WEIGHT, LONGEST = Goal(140, 100), Goal(1.0, 1.0)
+YEARS_US = 20 * 366 * 86_400_000_000
+LIMIT = 1_000
+WINDOW = f"{LIMIT}/d"
+BUCKET = f"1/d burst {LIMIT}"
+"""Nothing of it is refilled while it is measured."""
+
+Ask = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A fresh store and how to ask it; `jump` passes every window's end, where that can be done."""
+
+    name: str
+    ask: Ask
+    ours: bool = False
+    jump: Callable[[], object] | None = None
+
+
+def rows(setting: Setting) -> Iterator[Row]:
+    many = 1_000_000 if setting.long else 20_000
+    makers = [_plain, _window, _bucket]
+    makers += [make for package, make in {"limits": _limits, "throttled": _throttled}.items() if find_spec(package)]
+    yield Row("keys", f"{many:,} callers, each one's weight", "B", True, [_weighed(make(), many) for make in makers])
+    laps = [lap for make in makers for lap in _laps(make(), many)]
+    own = [_longest(lap, lap.own_ns, LONGEST if lap.asked.ours else None) for lap in laps]
+    yield Row("keys", f"{many:,} callers, the longest call, own time", "ms", True, own)
+    wall = [_longest(lap, lap.wall_ns) for lap in laps]
+    yield Row("keys", f"{many:,} callers, the longest call, by the wall", "ms", True, wall)
+
+
+def _weighed(asked: Asked, many: int) -> Figure:
+    gc.collect()
+    tracemalloc.start(1)
+    try:
+        for index in range(many):
+            asked.ask(f"user:{index}")
+        gc.collect()
+        weight = tracemalloc.get_traced_memory()[0] / many
+    finally:
+        tracemalloc.stop()
+    return Figure(asked.name, Spread.of([weight]), asked.ours, WEIGHT if asked.ours else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One call for each caller: what each took, in rising order."""
+
+    asked: Asked
+    name: str
+    own_ns: list[int]
+    wall_ns: list[int]
+    collection_ns: int
+
+
+def _laps(asked: Asked, many: int) -> Iterator[Lap]:
+    yield _lap(asked, "new callers", many)
+    yield _lap(asked, "known callers", many)
+    if asked.jump is not None:
+        asked.jump()
+        yield _lap(asked, "all expired", many)
+
+
+def _lap(asked: Asked, name: str, many: int) -> Lap:
+    ask, own_clock, wall_clock = asked.ask, time.thread_time_ns, time.perf_counter_ns
+    own, wall = [0] * many, [0] * many
+    gc.collect()
+    with _longest_collection() as collection:
+        for index in range(many):
+            caller = f"user:{index}"
+            wall_start, own_start = wall_clock(), own_clock()
+            ask(caller)
+            own[index], wall[index] = own_clock() - own_start, wall_clock() - wall_start
+    return Lap(asked, name, sorted(own), sorted(wall), max(collection))
+
+
+@contextmanager
+def _longest_collection() -> Iterator[list[int]]:
+    """How long each run of the collector took, in nanoseconds."""
+    took = [0]
+
+    def note(phase: str, _: object) -> None:
+        took.append(time.thread_time_ns() if phase == "start" else time.thread_time_ns() - took.pop())
+
+    gc.callbacks.append(note)
+    try:
+        yield took
+    finally:
+        gc.callbacks.remove(note)
+
+
+def _longest(lap: Lap, took_ns: list[int], goal: Goal | None = None) -> Figure:
+    longest = Spread.of([took_ns[-1] / 1e6])
+    rest = f"99.99 % within {number(took_ns[-1 - len(took_ns) // 10_000] / 1e6)} ms"
+    if lap.collection_ns > 100_000:
+        rest += f", longest collection {number(lap.collection_ns / 1e6)} ms"
+    return Figure(f"{lap.asked.name}, {lap.name}", longest, lap.asked.ours, goal, rest)
+
+
+@dataclass(slots=True)
+class _Clock:
+    """The wall clock, and a step ahead."""
+
+    ahead_us: int = field(default=0)
+
+    def __call__(self) -> int:
+        return time.time_ns() // 1000 + self.ahead_us
+
+    def jump(self) -> None:
+        self.ahead_us += YEARS_US
+
+
+def _plain() -> Asked:
+    lock, counts = threading.Lock(), dict[str, int]()
+
+    def ask(caller: str) -> None:
+        with lock:
+            counts[caller] = counts.get(caller, 0) + 1
+
+    return Asked("a plain dict under a lock", ask)
+
+
+def _window() -> Asked:
+    return _ours("fixed window", WINDOW)
+
+
+def _bucket() -> Asked:
+    return _ours("token bucket", BUCKET)
+
+
+def _ours(how: str, text: str) -> Asked:
+    clock, rate = _Clock(), Rate.parse(text)
+    check = Limiter(MemoryStore(ROOM), clock=clock).check
+    return Asked(f"ratelimit, {how}", lambda caller: check(rate, caller), True, clock.jump)
+
+
+def _limits() -> Asked:
+    from limits import parse
+    from limits.storage import MemoryStorage
+    from limits.strategies import FixedWindowRateLimiter
+
+    window, item = FixedWindowRateLimiter(MemoryStorage()), parse(f"{LIMIT}/day")
+    return Asked("limits, fixed window", lambda caller: window.hit(item, caller))
+
+
+def _throttled() -> Asked:
+    from throttled import MemoryStore as ThrottledStore
+    from throttled import Throttled, per_day
+
+    limit = Throttled(
+        using="fixed_window", quota=per_day(LIMIT), store=ThrottledStore(options={"MAX_SIZE": ROOM})
+    ).limit
+    return Asked("throttled-py, fixed window", lambda caller: limit(caller))
