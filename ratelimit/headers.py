@@ -8,6 +8,7 @@ from typing import Any
 from ratelimit.decision import Decision, Part, whole_seconds
 from ratelimit.errors import ConfigurationError
 from ratelimit.keys import encoded
+from ratelimit.settings import HEADER_STYLES
 
 
 def response_headers(decision: Decision, style: str = "none") -> dict[str, str]:
@@ -25,8 +26,8 @@ def response_headers(decision: Decision, style: str = "none") -> dict[str, str]:
         headers["X-RateLimit-Limit"] = str(decision.limit)
         headers["X-RateLimit-Remaining"] = str(decision.remaining)
         headers["X-RateLimit-Reset"] = str(whole_seconds(round(decision.reset_after * 1_000_000)))
-    elif style not in ("none", "ietf", "x"):
-        raise ConfigurationError(f"unknown header style {style!r}; use one of none, ietf, x")
+    elif style not in HEADER_STYLES:
+        raise ConfigurationError(f"unknown header style {style!r}; use one of {', '.join(HEADER_STYLES)}")
     return headers
 
 

@@ -30,6 +30,19 @@ _FAILURES = (RedisError, RedisClusterException, OSError, TimeoutError)  # the cl
 _APPLY: Final = Script("redis.lua")
 
 
+class _StoreErrors:
+    """Turns what redis-py raises inside a block into `StoreError`. Without state, so one serves all threads and tasks."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, _FAILURES):
+            raise StoreError(f"Redis: {type(error).__name__}: {error}") from error
+
+
+_STORE_ERRORS: Final = _StoreErrors()
+
+
 class RedisStore:
     """A store for any number of processes. Nothing is sent before the first check.
 
@@ -118,72 +131,56 @@ class RedisStore:
 
     def _apply(self, charges: Sequence[Charge], now_us: int, mode: int) -> list[Outcome]:
         keys, args = self._command(charges, now_us, mode, now_us)
-        try:
+        with _STORE_ERRORS:
             reply = _APPLY.run(self._sync(), keys, args)
-        except _FAILURES as error:
-            raise _store_error(error) from error
         return read_outcomes(charges, reply, mode, now_us)
 
     async def _aapply(self, charges: Sequence[Charge], now_us: int, mode: int) -> list[Outcome]:
         keys, args = self._command(charges, now_us, mode, now_us)
-        try:
+        with _STORE_ERRORS:
             reply = await self._arun(keys, args)
-        except _FAILURES as error:
-            raise _store_error(error) from error
         return read_outcomes(charges, reply, mode, now_us)
 
     def settle(self, charges: Sequence[Charge], now_us: int, taken_us: int) -> None:
         """See `Store.settle`; one EVALSHA, on a cluster one for each caller among the charges."""
-        try:
+        with _STORE_ERRORS:
             client = self._sync()
             for one in self._slots(charges):
                 _APPLY.run(client, *self._command(one, now_us, SETTLE, taken_us))
-        except _FAILURES as error:
-            raise _store_error(error) from error
 
     async def asettle(self, charges: Sequence[Charge], now_us: int, taken_us: int) -> None:
         """See `Store.asettle`; one EVALSHA, on a cluster one for each caller among the charges."""
-        try:
+        with _STORE_ERRORS:
             for one in self._slots(charges):
                 await self._arun(*self._command(one, now_us, SETTLE, taken_us))
-        except _FAILURES as error:
-            raise _store_error(error) from error
 
     def clear(self, charges: Sequence[Charge], now_us: int) -> None:
-        """See `Store.clear`; one DEL."""
-        try:
+        """See `Store.clear`; one DEL, on a cluster one for each caller among the charges."""
+        with _STORE_ERRORS:
             client = self._sync()
             for keys in self._deletions(charges, now_us):
                 client.execute_command("DEL", *keys)
-        except _FAILURES as error:
-            raise _store_error(error) from error
 
     async def aclear(self, charges: Sequence[Charge], now_us: int) -> None:
-        """See `Store.aclear`; one DEL."""
-        try:
+        """See `Store.aclear`; one DEL, on a cluster one for each caller among the charges."""
+        with _STORE_ERRORS:
             async with self._connected(self.timeout) as client:
                 for keys in self._deletions(charges, now_us):
                     await client.execute_command("DEL", *keys)
-        except _FAILURES as error:
-            raise _store_error(error) from error
 
     def clear_caller(self, prefix: str, caller_tag: str) -> None:
         """See `Store.clear_caller`; walks the whole keyspace with SCAN, so keep it for administration."""
-        try:
+        with _STORE_ERRORS:
             client = self._sync()
             for key in list(client.scan_iter(match=pattern(prefix, caller_tag), count=1000)):
                 client.execute_command("DEL", key)
-        except _FAILURES as error:
-            raise _store_error(error) from error
 
     async def aclear_caller(self, prefix: str, caller_tag: str) -> None:
         """See `Store.aclear_caller`; walks the whole keyspace with SCAN, so keep it for administration."""
-        try:
+        with _STORE_ERRORS:
             async with self._connected(None) as client:
                 for key in [key async for key in client.scan_iter(match=pattern(prefix, caller_tag), count=1000)]:
                     await client.execute_command("DEL", key)
-        except _FAILURES as error:
-            raise _store_error(error) from error
 
     def close(self) -> None:
         """Closes the sync connections that this store opened."""
@@ -269,7 +266,3 @@ class _LoopClient:
         async with self._starting:
             await self.client.initialize()  # once: later calls of it find nothing to do
             self.started = True
-
-
-def _store_error(error: BaseException) -> StoreError:
-    return StoreError(f"Redis: {type(error).__name__}: {error}")

@@ -2,7 +2,8 @@
 
 Rules:
 - No client retries by itself: redis-py would send a script again whose reply was lost, and count the call twice.
-- Connections come from a bounded pool that waits for a free one, and nothing waits longer than the timeout.
+- Threads take connections from a bounded pool that waits for a free one, for some timeouts; the pools of clusters and
+  sentinels do not wait. In an event loop the store itself bounds how many are in use.
 """
 
 from __future__ import annotations
