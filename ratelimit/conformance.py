@@ -232,7 +232,7 @@ class StoreConformance:
 
     def test_outcomes_keep_the_order_of_their_charges(self, store: Store, fake_clock: FakeClock) -> None:
         charges = [
-            Charge(f"rl:{name}:{{u}}", Rate(limit, 60), 1, name) for name, limit in (("a", 3), ("b", 1), ("c", 2))
+            Charge(f"rl:{name}", "u", Rate(limit, 60), 1, name) for name, limit in (("a", 3), ("b", 1), ("c", 2))
         ]
         assert [outcome.remaining for outcome in store.apply(charges, fake_clock())] == [2, 0, 1]
         assert [outcome.allowed for outcome in store.apply(charges, fake_clock())] == [True, False, True]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from ratelimit.outcome import NEVER, Outcome
 from ratelimit.rates import MAX_LIMIT, Rate
 
 UNLIMITED: Final = Rate(MAX_LIMIT, 1)
 """The rate of a call that nothing limits: what response headers would tell a client must not slow it down."""
+_new: Final = object.__new__
 
 
 class Part(NamedTuple):
@@ -22,20 +23,56 @@ class Part(NamedTuple):
     enforced: bool = True
 
 
+class Asked(Protocol):
+    """The one rate that was asked, when only one was."""
+
+    def part(self, caller: str, cost: int, taken: Any) -> Part:
+        """What was found for it, in figures."""
+        ...
+
+
 class Decision:
     """Whether a call may go on, and the figures of the rate that constrains it most. True when it may.
 
-    Attributes: `allowed`; `parts`, one for every rate that was asked; `degraded`, True when the store could not answer
-    and the outage policy did.
+    Attribute: `allowed`.
     """
 
-    __slots__ = ("_binding", "allowed", "degraded", "parts")
+    __slots__ = ("_binding", "_caller", "_cost", "_degraded", "_parts", "_taken", "allowed")
+
+    _binding: Part | Asked
+    """The part that constrains most, or what it is worked out from at the first look."""
+    _caller: str
+    _cost: int
+    _degraded: bool
+    _parts: Sequence[Part]
+    _taken: Any
 
     def __init__(self, parts: Sequence[Part], degraded: bool = False) -> None:
-        self.parts = parts
-        self.degraded = degraded
-        self._binding = parts[0] if len(parts) == 1 else _strictest(parts)
-        self.allowed = self._binding.outcome.allowed or not self._binding.enforced
+        binding = parts[0] if len(parts) == 1 else _strictest(parts)
+        self.allowed = binding.outcome.allowed or not binding.enforced
+        self._degraded = degraded
+        self._taken = None
+        self._parts = parts
+        self._binding = binding
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """One for every rate that was asked."""
+        return self._parts if self._taken is None else (self._bound(),)
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the outage policy decided, because the store could not answer."""
+        return self._taken is None and self._degraded
+
+    def _bound(self) -> Part:
+        binding = self._binding
+        if not isinstance(binding, Part):
+            binding = self._binding = binding.part(self._caller, self._cost, self._taken)
+        return binding
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Decision, (self.parts, self.degraded)
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -49,54 +86,54 @@ class Decision:
     @property
     def rule(self) -> str:
         """The name of the category or group that constrains the call most."""
-        return self._binding.rule
+        return self._bound().rule
 
     @property
     def key(self) -> str:
         """The caller whose budget this is, as counted: `user:42`."""
-        return self._binding.key
+        return self._bound().key
 
     @property
     def rate(self) -> Rate:
         """The rate behind the figures, as it holds for this caller."""
-        return self._binding.rate
+        return self._bound().rate
 
     @property
     def limit(self) -> int:
         """Units per window (or the bucket's capacity)."""
-        return self._binding.outcome.limit
+        return self._bound().outcome.limit
 
     @property
     def remaining(self) -> int:
         """Whole units left after this call, never negative."""
-        return self._binding.outcome.remaining
+        return self._bound().outcome.remaining
 
     @property
     def retry_after(self) -> float | None:
         """Seconds until the same cost could pass: 0.0 if it passed, None if it never can."""
-        wait_us = self._binding.outcome.retry_after_us
+        wait_us = self._bound().outcome.retry_after_us
         return 0.0 if self.allowed else None if wait_us == NEVER else wait_us / 1_000_000
 
     @property
     def retry_after_seconds(self) -> int | None:
         """`retry_after` for the wire: whole seconds, rounded up; 0 if it passed, None if it never can."""
-        wait_us = self._binding.outcome.retry_after_us
+        wait_us = self._bound().outcome.retry_after_us
         return 0 if self.allowed else None if wait_us == NEVER else whole_seconds(wait_us)
 
     @property
     def reset_after(self) -> float:
         """Seconds until nothing is used."""
-        return self._binding.outcome.reset_after_us / 1_000_000
+        return self._bound().outcome.reset_after_us / 1_000_000
 
     @property
     def banned(self) -> bool:
         """Whether a ban, not the count, denied the call."""
-        return self._binding.outcome.banned and not self.allowed
+        return self._bound().outcome.banned and not self.allowed
 
     @property
     def counted(self) -> bool:
         """Whether any rate was asked: False for a call that nothing limits, such as a skipped one."""
-        return self._binding.rate != UNLIMITED
+        return self._bound().rate != UNLIMITED
 
     @property
     def shadow_denials(self) -> tuple[str, ...]:
@@ -120,6 +157,17 @@ class Decision:
         from ratelimit.headers import response_headers
 
         return response_headers(self, style)
+
+
+def taken(asked: Asked, caller: str, cost: int, found: tuple[bool, Any, int]) -> Decision:
+    """The decision on the only rate that was asked: whether it passes, and what `asked` works the figures out from."""
+    decision = _new(Decision)
+    decision.allowed = found[0]
+    decision._binding = asked
+    decision._caller = caller
+    decision._cost = cost
+    decision._taken = found
+    return decision
 
 
 def whole_seconds(wait_us: int) -> int:

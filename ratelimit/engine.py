@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
+from time import time_ns
 from types import MappingProxyType
 from typing import Any, Final
 
 from ratelimit import events
 from ratelimit import settings as settings_module
-from ratelimit.decision import UNLIMITED, Decision, Part
+from ratelimit.decision import UNLIMITED, Decision, Part, taken
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
-from ratelimit.keys import caller_tag
 from ratelimit.multiplier import Multiplier
 from ratelimit.outage import OutageLog, policy_outcomes
 from ratelimit.outcome import LOOK, TAKE, Outcome
-from ratelimit.plan import Ask, Call, Planner, RuleLike, check_cost
+from ratelimit.plan import Ask, Call, Planner, RuleLike, check_cost, not_a_caller
+from ratelimit.prepared import MAX_PREPARED, Prepared, prepare
 from ratelimit.rates import MAX_LIMIT, Rate
 from ratelimit.reservation import Reservation
 from ratelimit.rules import Policy
@@ -28,6 +28,7 @@ from ratelimit.stores.base import Store
 from ratelimit.stores.memory import MemoryStore
 from ratelimit.tiers import Tiers, default_tiers
 
+_ONE: Final = 1
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 Clock = Callable[[], int]
@@ -36,7 +37,7 @@ Clock = Callable[[], int]
 
 def system_clock() -> int:
     """The wall clock, on which the processes that share a store agree."""
-    return time.time_ns() // 1000
+    return time_ns() // 1000
 
 
 class Limiter:
@@ -64,8 +65,10 @@ class Limiter:
             raise ConfigurationError(f"clock {clock!r} must give whole microseconds since the epoch, as an int")
         self._settings = settings
         self._clock = clock
+        self._wall = clock is system_clock  # the same, without a call
         self._planner = Planner(tiers, multiplier)
         self._outage = OutageLog()
+        self._prepared: dict[object, Prepared | None] = {}
         self._local = MemoryStore()  # takes over for rules whose outage policy is "local"
         self._opened: dict[str, Store] = {}
         self._opening = threading.Lock()
@@ -73,6 +76,7 @@ class Limiter:
         _ = self.settings, self.store
         self._check_policies()
         if settings is None:
+            settings_module.watch(self)
             settings_module.warn_of_unknown(os.environ)
 
     @property
@@ -115,7 +119,34 @@ class Limiter:
         A store that fails never raises: the outage policy decides, and the decision is `degraded`. Raises
         `ConfigurationError` for a rule, strategy or cost that does not exist.
         """
-        return self.check_many([Call(rule, identity, group, cost, key, attributes)], protocol=protocol)
+        place = rule if type(rule) is str else id(rule)
+        prepared = self._prepared.get(place if group is None else (place, group))
+        if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
+            if isinstance(identity, str):
+                quota, caller = prepared.plain, identity
+            elif isinstance(identity, Identity):
+                quota, caller = prepared.quota(identity), prepared.caller(identity, key)
+            else:
+                raise not_a_caller(identity)
+            now_us = time_ns() // 1000 if self._wall else self._clock()
+            if quota.decide is not None:
+                decision = quota.decide(quota, caller, cost, now_us)
+            else:
+                try:
+                    found = quota.take(caller, cost, now_us)
+                except ConfigurationError:
+                    raise
+                except Exception as error:
+                    call = Call(rule, identity, group, cost, key, attributes)
+                    return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
+                self._outage.answered()
+                decision = taken(quota, caller, cost, found)
+            if not decision.allowed:
+                events.decided(decision, protocol)
+            return decision
+        call = Call(rule, identity, group, cost, key, attributes)
+        self._prepare(rule, group)
+        return self._check([call], TAKE, protocol)
 
     async def acheck(
         self,
@@ -129,7 +160,34 @@ class Limiter:
         protocol: str = "",
     ) -> Decision:
         """`check` for an event loop, which it never blocks."""
-        return await self.acheck_many([Call(rule, identity, group, cost, key, attributes)], protocol=protocol)
+        place = rule if type(rule) is str else id(rule)
+        prepared = self._prepared.get(place if group is None else (place, group))
+        if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
+            if isinstance(identity, str):
+                quota, caller = prepared.plain, identity
+            elif isinstance(identity, Identity):
+                quota, caller = prepared.quota(identity), prepared.caller(identity, key)
+            else:
+                raise not_a_caller(identity)
+            now_us = time_ns() // 1000 if self._wall else self._clock()
+            if quota.decide is not None:
+                decision = quota.decide(quota, caller, cost, now_us)
+            else:
+                try:
+                    found = await quota.atake(caller, cost, now_us)
+                except ConfigurationError:
+                    raise
+                except Exception as error:
+                    call = Call(rule, identity, group, cost, key, attributes)
+                    return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
+                self._outage.answered()
+                decision = taken(quota, caller, cost, found)
+            if not decision.allowed:
+                events.decided(decision, protocol)
+            return decision
+        call = Call(rule, identity, group, cost, key, attributes)
+        self._prepare(rule, group)
+        return await self._acheck([call], TAKE, protocol)
 
     def peek(
         self,
@@ -221,7 +279,7 @@ class Limiter:
         Raises `StoreError` when the store fails: an undone `clear` must not pass for a done one.
         """
         if rule is None:
-            self.store.clear_caller(self.settings.key_prefix, _tag(identity, key))
+            self.store.clear_caller(self.settings.key_prefix, _caller(identity, key))
         else:
             asks = self._clearing(Call(rule, identity, group, 1, key, attributes))
             if asks:
@@ -238,7 +296,7 @@ class Limiter:
     ) -> None:
         """`clear` for an event loop."""
         if rule is None:
-            await self.store.aclear_caller(self.settings.key_prefix, _tag(identity, key))
+            await self.store.aclear_caller(self.settings.key_prefix, _caller(identity, key))
         else:
             asks = self._clearing(Call(rule, identity, group, 1, key, attributes))
             if asks:
@@ -263,6 +321,20 @@ class Limiter:
     async def aclose(self) -> None:
         """Closes the store's connections, those of the running event loop too."""
         await self.store.aclose()
+
+    def settings_changed(self) -> None:
+        """Forgets what follows from the settings."""
+        self._prepared = {}
+
+    def _prepare(self, rule: RuleLike, group: str | None) -> None:
+        """Has the next check of `rule` in `group` find all that can be found out beforehand."""
+        known = self._prepared  # before the settings are looked up: a change of theirs begins a new one
+        place: object = rule if type(rule) is str else id(rule)
+        place = place if group is None else (place, group)
+        if place not in known:
+            if len(known) >= MAX_PREPARED:
+                known = self._prepared = {}
+            known[place] = prepare(rule, group, self.settings, self.store, self._planner)
 
     def _check(self, calls: Sequence[Call], mode: int, protocol: str) -> Decision:
         return self._asked(self._asks(calls, protocol), mode, protocol, self._clock())
@@ -374,8 +446,8 @@ def _decision(asks: Sequence[Ask], outcomes: Sequence[Outcome], degraded: bool =
     return Decision(parts, degraded)
 
 
-def _tag(identity: Identity | str, key: str) -> str:
-    return caller_tag(identity if isinstance(identity, str) else identity.key(key))
+def _caller(identity: Identity | str, key: str) -> str:
+    return identity if isinstance(identity, str) else identity.key(key)
 
 
 _limiter: Limiter | None = None

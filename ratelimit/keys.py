@@ -13,10 +13,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ratelimit.outcome import Charge
 from ratelimit.rates import Rate
+
+if TYPE_CHECKING:
+    from ratelimit.outcome import Charge
 
 MAX_PART = 80
 _CUT = 40
@@ -49,24 +52,24 @@ def _encode(part: str) -> str:
 _encode_cached = lru_cache(maxsize=4096)(_encode)
 
 
+def head(prefix: str, group: str) -> str:
+    """What the keys of one group have in common: `rl:AI_QUERY`."""
+    return f"{prefix}:{encoded(group)}"
+
+
+def further_head(first: str, rate: Rate) -> str:
+    """`head` for the second and later rates of one rule, told apart by their window: `rl:AI_QUERY~3600s`."""
+    return f"{first}~{rate.window}s"
+
+
 def caller_tag(caller: str) -> str:
     """The caller's part of a key with its braces."""
     return f"{{{encoded(caller)}}}"
 
 
-def charge_key(prefix: str, group: str, caller: str) -> str:
+def keyed(head: str, caller: str) -> str:
     """The key of (group, caller), without the window: `rl:AI_QUERY:{user:42}`."""
-    return f"{prefix}:{encoded(group)}:{{{encoded(caller)}}}"
-
-
-def further_key(prefix: str, group: str, caller: str, rate: Rate) -> str:
-    """The key for the second and later rates of one rule, told apart by their window: `rl:AI_QUERY~3600s:{user:42}`."""
-    return f"{prefix}:{encoded(group)}~{rate.window}s:{{{encoded(caller)}}}"
-
-
-def ban_key(prefix: str, group: str, caller: str) -> str:
-    """The key of a ban: `rl:login:{ip:203.0.113.7}:ban`."""
-    return f"{charge_key(prefix, group, caller)}:ban"
+    return f"{head}:{{{encoded(caller)}}}"
 
 
 def stored_key(charge: Charge, now_us: int) -> str:

@@ -61,6 +61,6 @@ class OutageLog:
 
     def answered(self) -> None:
         """Ends an outage, if there was one."""
-        checks = self._checks.pop("outage", None)
+        checks = self._checks.pop("outage", None) if self._checks else None
         if checks is not None:
             logger.warning("rate limit store answers again; %d checks were decided without it", next(checks))

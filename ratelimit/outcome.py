@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from ratelimit.keys import keyed
 from ratelimit.rates import Rate
 
 NEVER: Final = -1
@@ -21,20 +22,31 @@ TAKE: Final = 1
 class Charge(NamedTuple):
     """`cost` units to take from one caller's budget.
 
-    `key` is complete but for what the algorithm adds; `rate` is one rate, without `also`; `rule` names what asked.
-    `enforce` False counts in shadow: it never refuses. `bans_us` are the lengths of the ban that a refusal writes
-    under `ban_key`: the first, second, … in a row; empty for none. `member`, when set, is a value to count distinctly:
-    it uses one unit the first time, none afterwards.
+    `head` is the beginning of the keys it is counted under (see `keys.py`), `caller` who it is for; `rate` is one rate,
+    without `also`; `rule` names what asked. `enforce` False counts in shadow: it never refuses. `bans_us` are the lengths
+    of the ban that a refusal writes under `ban_head`: the first, second, … in a row; empty for none. `member`, when set, is
+    a value to count distinctly: it uses one unit the first time, none afterwards.
     """
 
-    key: str
+    head: str
+    caller: str
     rate: Rate
     cost: int
     rule: str
     enforce: bool = True
     bans_us: tuple[int, ...] = ()
-    ban_key: str = ""
+    ban_head: str = ""
     member: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The key it is counted under, complete but for what the algorithm adds."""
+        return keyed(self.head, self.caller)
+
+    @property
+    def ban_key(self) -> str:
+        """The key of its ban; empty when a refusal writes none."""
+        return f"{keyed(self.ban_head, self.caller)}:ban" if self.ban_head else ""
 
     def needs(self) -> set[str]:
         """What a store must be able to hold for it: the algorithm, and `"ban"` or `"distinct"`."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ratelimit.categories import Category, RateLimits
 from ratelimit.errors import ConfigurationError, UnknownCategory
 from ratelimit.identity import Identity, hashed
-from ratelimit.keys import ban_key, charge_key, further_key
+from ratelimit.keys import further_head, head
 from ratelimit.multiplier import Multiplier, multiplied
 from ratelimit.outcome import Charge
 from ratelimit.rates import MAX_LIMIT, Rate
@@ -57,10 +57,8 @@ class Planner:
         """
         check_cost(call.cost)
         if not isinstance(call.identity, (str, Identity)):
-            raise ConfigurationError(
-                f"{call.identity!r} is neither an Identity nor a text; for a user write Identity(user=...)"
-            )
-        rule = self._named(call.rule, settings)
+            raise not_a_caller(call.identity)
+        rule = self.named(call.rule, settings)
         if not isinstance(rule, (Rule, Policy)):
             return self._of_rate(rule, call, settings)
         rules, attributes = _rules(rule, call), _attributes(call, protocol)
@@ -71,13 +69,14 @@ class Planner:
 
     def clearing(self, call: Call, settings: Settings) -> list[Ask]:
         """Asks that name everything the rule may have counted for the caller, whatever it matches."""
-        rule = self._named(call.rule, settings)
+        rule = self.named(call.rule, settings)
         if not isinstance(rule, (Rule, Policy)):
             return self._of_rate(rule, call, settings)
         rules, attributes = _rules(rule, call), _attributes(call, "")
         return [ask for one in rules for ask in self._of_rule(one, call, settings, attributes)]
 
-    def _named(self, rule: RuleLike, settings: Settings) -> Category | Rate | Rule | Policy:
+    def named(self, rule: RuleLike, settings: Settings) -> Category | Rate | Rule | Policy:
+        """What `rule` is or names."""
         if isinstance(rule, str):
             return named_rule(rule, settings.policies)
         return rule if isinstance(rule, (Rate, Rule, Policy)) else named_category(rule)
@@ -88,7 +87,7 @@ class Planner:
         if isinstance(rule, Rate):
             rate, group = rule, call.group or "default"
         else:
-            rate, group = self._scaled(settings.rate(rule), identity), call.group or rule.name
+            rate, group = self.scaled(settings.rate(rule), identity), call.group or rule.name
         return [Ask(charge, caller) for charge in _charges(settings.key_prefix, group, caller, rate, call.cost)]
 
     def _of_rule(self, rule: Rule, call: Call, settings: Settings, attributes: Mapping[str, Any]) -> list[Ask]:
@@ -97,13 +96,13 @@ class Planner:
             return []
         if rule.cost * call.cost > MAX_LIMIT:
             raise ConfigurationError(f"rule {rule.name!r}: cost {rule.cost} times {call.cost} is more than {MAX_LIMIT}")
-        prefix, group, caller = settings.key_prefix, call.group or rule.name, rule.caller(call.identity, attributes)
-        found = _charges(prefix, group, caller, rate, rule.cost * call.cost)
+        group, caller = call.group or rule.name, rule.caller(call.identity, attributes)
+        found = _charges(settings.key_prefix, group, caller, rate, rule.cost * call.cost)
         if rule.action == "log":
             found = [charge._replace(enforce=False) for charge in found]
         if rule.bans_us:
-            key = ban_key(prefix, group, caller)
-            found = [charge._replace(bans_us=rule.bans_us, ban_key=key) for charge in found]
+            first = found[0].head
+            found = [charge._replace(bans_us=rule.bans_us, ban_head=first) for charge in found]
         if rule.count_distinct is not None:
             rule.check_distinct(rate)
             value = attributes.get(rule.count_distinct)
@@ -119,10 +118,10 @@ class Planner:
                 return None
             source = read_rate(source)
         rate = settings.rate(source) if isinstance(source, Category) else source
-        return self._scaled(rate, identity) if rule.tiered else rate
+        return self.scaled(rate, identity) if rule.tiered else rate
 
-    def _scaled(self, rate: Rate, identity: Identity | str) -> Rate:
-        """A text that names a caller says nothing about its tier."""
+    def scaled(self, rate: Rate, identity: Identity | str) -> Rate:
+        """What `rate` is for the caller. A text that names a caller says nothing about its tier."""
         if isinstance(identity, str):
             return rate
         rate = self._tiers(identity, rate)
@@ -130,11 +129,14 @@ class Planner:
 
 
 def _charges(prefix: str, group: str, caller: str, rate: Rate, cost: int) -> list[Charge]:
+    first = head(prefix, group)
     if not rate.also:
-        return [Charge(charge_key(prefix, group, caller), rate, cost, group)]
-    first, *others = rate.parts
-    found = [Charge(charge_key(prefix, group, caller), first, cost, group)]
-    return found + [Charge(further_key(prefix, group, caller, other), other, cost, group) for other in others]
+        return [Charge(first, caller, rate, cost, group)]
+    whole, *others = rate.parts
+    return [
+        Charge(first, caller, whole, cost, group),
+        *(Charge(further_head(first, other), caller, other, cost, group) for other in others),
+    ]
 
 
 def _rules(rule: Rule | Policy, call: Call) -> Sequence[Rule]:
@@ -164,6 +166,11 @@ def check_cost(cost: object) -> None:
     """Raises `ConfigurationError` for a cost that is not whole, negative or out of range."""
     if type(cost) is not int or not 0 <= cost <= MAX_LIMIT:
         raise ConfigurationError(f"cost {cost!r} is not a whole number from 0 to {MAX_LIMIT}")
+
+
+def not_a_caller(identity: object) -> ConfigurationError:
+    """The error for what names no caller."""
+    return ConfigurationError(f"{identity!r} is neither an Identity nor a text; for a user write Identity(user=...)")
 
 
 def named_rule(name: str, policies: Mapping[str, Policy]) -> Category | Policy:

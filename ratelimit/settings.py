@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 import os
 import re
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ratelimit.categories import SETTING_NAMES, Category, RateLimits
 from ratelimit.errors import ConfigurationError
@@ -184,6 +185,7 @@ def _rate(name: str, value: object) -> Rate:
 
 
 _warned: set[str] = set()
+_watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
 _source: Callable[[], Mapping[str, object]] | None = None
 _overridden: dict[str, Any] = {}
 _current: Settings | None = None
@@ -207,6 +209,20 @@ def reload() -> None:
     global _current, _edition
     _edition = object()
     _current = None
+    for watcher in list(_watchers):
+        watcher.settings_changed()
+
+
+class Watcher(Protocol):
+    """Who keeps something that follows from the settings."""
+
+    def settings_changed(self) -> None:
+        """Has it forget that."""
+
+
+def watch(watcher: Watcher) -> None:
+    """Has `watcher` told of every change of the process's settings, as long as it lives."""
+    _watchers.add(watcher)
 
 
 def set_source(source: Callable[[], Mapping[str, object]] | None) -> None:

@@ -43,22 +43,22 @@ class Verdict(NamedTuple):
 def judge(
     charges: Sequence[Charge],
     now_us: int,
-    state_of: Callable[[Charge], tuple[str, State | None]],
-    ban_of: Callable[[str], Ban],
+    state_of: Callable[[Charge], State | None],
+    ban_of: Callable[[Charge], Ban],
 ) -> tuple[list[Verdict], bool]:
-    """The verdict on each charge, and whether the call may go on. `state_of` gives a charge's stored key and state."""
-    left: dict[str, State] = {}
-    values: set[tuple[str, str]] = set()
+    """The verdict on each charge, and whether the call may go on. `state_of` gives what is kept for a charge."""
+    left: dict[Hashable, State] = {}
+    values: set[Hashable] = set()
     verdicts: list[Verdict] = []
     every = True
     for charge in charges:
         algorithm, units = algorithm_of(charge), units_of(charge)
-        key, state = state_of(charge)
-        found = algorithm.current(state, charge.rate, now_us)
+        key = budget(charge)
+        found = algorithm.current(state_of(charge), charge.rate, now_us)
         before = left.get(key, found)
         if charge.member is not None:
             before = before[0], int(found[1] == 1 or (key, charge.member) in values)
-        until_us = ban_of(charge.ban_key).until_us if charge.ban_key else 0
+        until_us = ban_of(charge).until_us if charge.ban_head else 0
         banned = until_us > now_us
         passes = not banned and algorithm.passes(before, charge.rate, units, now_us)
         if passes:
@@ -69,6 +69,11 @@ def judge(
             every = False
         verdicts.append(Verdict(before, passes, until_us if banned else 0))
     return verdicts, every
+
+
+def budget(charge: Charge) -> Hashable:
+    """What two charges must have in common to spend from one budget."""
+    return charge.head, charge.caller, charge.rate.algorithm, charge.rate.window, charge.member is None
 
 
 def held_back(charges: Sequence[Charge], passing: Iterable[bool]) -> set[str]:
@@ -126,14 +131,14 @@ class _Asked:
         self._values: set[Hashable] = set()
 
     def add(self, charge: Charge, verdict: Verdict) -> tuple[State, int]:
-        budget = charge.key, charge.rate.algorithm, charge.rate.window, charge.member is None
-        state, needed = self._budgets.get(budget, (verdict.before, 0))
+        key = budget(charge)
+        state, needed = self._budgets.get(key, (verdict.before, 0))
         units = units_of(charge)
         if charge.member is not None:
             state = state[0], 0
-            value = budget, charge.member
+            value = key, charge.member
             units = 0 if value in self._values else units
             if units:
                 self._values.add(value)
-        self._budgets[budget] = state, needed + units
+        self._budgets[key] = state, needed + units
         return state, needed + units

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from asgiref.sync import sync_to_async
 from django.core.cache import BaseCache
 
-from ratelimit import ConfigurationError, RateLimitError, StoreError
+from ratelimit import ConfigurationError, Rate, RateLimitError, StoreError
 from ratelimit.algorithms import fixed_window
 from ratelimit.keys import stored_key
 from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
@@ -41,6 +41,9 @@ class DjangoCacheStore:
     def __init__(self, alias: str = "default") -> None:
         self.alias = alias
         self._own = OwnCache(alias)
+
+    def counter(self, head: str, rate: Rate) -> None:
+        """None: every check goes through `apply`."""
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         """See `Store.apply`. A call that passes costs a read and a write for each charge, a denied one only the read."""
@@ -75,13 +78,13 @@ class DjangoCacheStore:
         """`clear` in a thread."""
         await sync_to_async(self.clear, thread_sensitive=runs_on_a_database(self._cache()))(charges, now_us)
 
-    def clear_caller(self, prefix: str, caller_tag: str) -> None:
+    def clear_caller(self, prefix: str, caller: str) -> None:
         """Always a `ConfigurationError`: Django's caches cannot list keys."""
         raise ConfigurationError("a Django cache cannot list a caller's keys: name the rule (and the group) to clear")
 
-    async def aclear_caller(self, prefix: str, caller_tag: str) -> None:
+    async def aclear_caller(self, prefix: str, caller: str) -> None:
         """The same."""
-        self.clear_caller(prefix, caller_tag)
+        self.clear_caller(prefix, caller)
 
     def close(self) -> None:
         """Closes this thread's cache object; those of other threads go with their threads."""
@@ -132,9 +135,8 @@ def _apply(cache: BaseCache, charges: Sequence[Charge], now_us: int, mode: int) 
     return outcomes(charges, verdicts, False, False, now_us, now_us)
 
 
-def _state(charge: Charge, now_us: int, counted: Mapping[str, int]) -> tuple[str, tuple[int, ...]]:
-    key = stored_key(charge, now_us)
-    return key, (counted[key],)
+def _state(charge: Charge, now_us: int, counted: Mapping[str, int]) -> tuple[int, ...]:
+    return (counted[stored_key(charge, now_us)],)
 
 
 def open_cache(url: str) -> DjangoCacheStore:

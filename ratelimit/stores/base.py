@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Any, Protocol
 
+from ratelimit.decision import Asked, Decision
 from ratelimit.outcome import TAKE, Charge, Outcome
+from ratelimit.rates import Rate
+
+Taken = tuple[bool, Any, int]
+"""Whether a charge passes, the state that was found before it, as its counter keeps it, and the time it was judged by."""
+
+
+class Counter(Protocol):
+    """One rate of one group, ready to be asked for any caller: what `Store.apply` does with a single charge that is
+    enforced and has neither a ban nor a member. One round trip. Raises `StoreError`.
+    """
+
+    def take(self, caller: str, cost: int, now_us: int) -> Taken:
+        """Takes `cost` units, 1 or more, if they are there."""
+        ...
+
+    def atake(self, caller: str, cost: int, now_us: int) -> Awaitable[Taken]:
+        """`take` for an event loop, which it never blocks."""
+        ...
+
+    def state(self, found: Any, at_us: int) -> tuple[int, ...]:
+        """What was found, as the rate's algorithm knows it at `at_us`, the time that it was judged by."""
+        ...
+
+
+class LocalCounter(Protocol):
+    """A counter in this process's memory, which never waits and never fails, and makes the decision itself."""
+
+    def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
+        """Takes `cost` units, 1 or more, if they are there. `asked` is what the decision works its figures out from."""
+        ...
+
+    def state(self, found: Any, at_us: int) -> tuple[int, ...]:
+        """See `Counter.state`."""
+        ...
 
 
 class Store(Protocol):
@@ -17,6 +52,10 @@ class Store(Protocol):
 
     @property
     def holds(self) -> frozenset[str]: ...
+
+    def counter(self, head: str, rate: Rate) -> Counter | LocalCounter | None:
+        """A counter for `rate`, which has no `also`, under keys that begin with `head`; None if the store has none."""
+        ...
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         """Takes all `charges` or, if an enforced one does not fit, none, atomically and in one round trip.
@@ -41,10 +80,10 @@ class Store(Protocol):
     async def aclear(self, charges: Sequence[Charge], now_us: int) -> None:
         """`clear` for an event loop."""
 
-    def clear_caller(self, prefix: str, caller_tag: str) -> None:
+    def clear_caller(self, prefix: str, caller: str) -> None:
         """Forgets everything counted for one caller, whatever the group."""
 
-    async def aclear_caller(self, prefix: str, caller_tag: str) -> None:
+    async def aclear_caller(self, prefix: str, caller: str) -> None:
         """`clear_caller` for an event loop."""
 
     def close(self) -> None:

@@ -15,6 +15,8 @@ from redis.exceptions import RedisClusterException, RedisError
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.errors import ConfigurationError, StoreError
 from ratelimit.outcome import TAKE, Charge, Outcome
+from ratelimit.rates import Rate
+from ratelimit.stores.base import Counter
 from ratelimit.stores.redis_clients import Target, aclose_client, async_client, close_client, sync_client, target
 from ratelimit.stores.redis_pipe import PipeOpener
 from ratelimit.stores.redis_script import Script
@@ -84,6 +86,10 @@ class RedisStore:
         self._client = client
         self._given_async_client = async_client
         self._loops: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
+
+    def counter(self, head: str, rate: Rate) -> Counter | None:
+        """See `Store.counter`."""
+        return None
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         """See `Store.apply`; one EVALSHA, on a cluster one for each caller among the charges."""
@@ -168,18 +174,18 @@ class RedisStore:
                 for keys in self._deletions(charges, now_us):
                     await client.execute_command("DEL", *keys)
 
-    def clear_caller(self, prefix: str, caller_tag: str) -> None:
+    def clear_caller(self, prefix: str, caller: str) -> None:
         """See `Store.clear_caller`; walks the whole keyspace with SCAN, so keep it for administration."""
         with _STORE_ERRORS:
             client = self._sync()
-            for key in list(client.scan_iter(match=pattern(prefix, caller_tag), count=1000)):
+            for key in list(client.scan_iter(match=pattern(prefix, caller), count=1000)):
                 client.execute_command("DEL", key)
 
-    async def aclear_caller(self, prefix: str, caller_tag: str) -> None:
+    async def aclear_caller(self, prefix: str, caller: str) -> None:
         """See `Store.aclear_caller`; walks the whole keyspace with SCAN, so keep it for administration."""
         with _STORE_ERRORS:
             async with self._connected(None) as client:
-                for key in [key async for key in client.scan_iter(match=pattern(prefix, caller_tag), count=1000)]:
+                for key in [key async for key in client.scan_iter(match=pattern(prefix, caller), count=1000)]:
                     await client.execute_command("DEL", key)
 
     def close(self) -> None:

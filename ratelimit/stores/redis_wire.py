@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ratelimit.algorithms.base import algorithm_of, units_of
-from ratelimit.keys import stored_key
+from ratelimit.keys import caller_tag, stored_key
 from ratelimit.outcome import LOOK, Charge, Outcome
 from ratelimit.transaction import Verdict, outcomes
 
@@ -18,7 +18,8 @@ _KINDS: Final = {"fixed": "f", "anchored": "a", "sliding": "s", "token_bucket": 
 
 
 def all_keys(charges: Sequence[Charge], now_us: int) -> list[str]:
-    keys = [stored_key(charge, now_us) for charge in charges] + [charge.ban_key for charge in charges if charge.ban_key]
+    keys = [stored_key(charge, now_us) for charge in charges]
+    keys += [charge.ban_key for charge in charges if charge.ban_head]
     return list(dict.fromkeys(keys))
 
 
@@ -40,7 +41,7 @@ def arguments(charges: Sequence[Charge], numbered_us: int) -> tuple[list[str], l
             units_of(charge),
             0 if charge.enforce else shadows.setdefault(charge.rule, len(shadows) + 1),
             -(-algorithm.lifetime_us((), rate, numbered_us) // 1000) if clocked else 0,
-            places.setdefault(charge.ban_key, len(places) + 1) if charge.ban_key else 0,
+            places.setdefault(charge.ban_key, len(places) + 1) if charge.ban_head else 0,
             ",".join(map(str, charge.bans_us)),
             charge.member or "",
         )
@@ -61,6 +62,6 @@ def read_outcomes(charges: Sequence[Charge], reply: Sequence[Any], mode: int, nu
     return outcomes(charges, verdicts, bool(every), mode != LOOK, now_us, numbered_us)
 
 
-def pattern(prefix: str, caller_tag: str) -> str:
-    literal = re.sub(r"([][*?^\\])", r"\\\1", caller_tag)
+def pattern(prefix: str, caller: str) -> str:
+    literal = re.sub(r"([][*?^\\])", r"\\\1", caller_tag(caller))
     return f"{prefix}:*:{literal}:*"

@@ -40,7 +40,7 @@ Step = Apply | GiveBack
 
 def in_one_slot(charges: Sequence[Charge]) -> bool:
     """Whether one script can take all charges."""
-    return len(charges) == 1 or len({_tag(charge) for charge in charges}) == 1
+    return len(charges) == 1 or len({charge.caller for charge in charges}) == 1
 
 
 def split(charges: Sequence[Charge]) -> list[list[Charge]]:
@@ -94,14 +94,10 @@ def _groups(charges: Sequence[Charge]) -> list[list[int]]:
     """The places of each caller's charges: the lowest rate first, distinct counting last."""
     groups: dict[str, list[int]] = {}
     for i, charge in enumerate(charges):
-        groups.setdefault(_tag(charge), []).append(i)
+        groups.setdefault(charge.caller, []).append(i)
 
     def strictness(places: list[int]) -> tuple[bool, float]:
         distinct = any(charges[i].member is not None for i in places)
         return distinct, min(charges[i].rate.limit / charges[i].rate.window for i in places)
 
     return sorted(groups.values(), key=strictness)
-
-
-def _tag(charge: Charge) -> str:
-    return charge.key[charge.key.index("{") :]

@@ -9,7 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from ratelimit import Rate
-from ratelimit.keys import ban_key, caller_tag, charge_key, encoded, further_key, stored_key
+from ratelimit.keys import caller_tag, encoded, further_head, head, stored_key
 from ratelimit.outcome import Charge
 from ratelimit.rates import MAX_WINDOW
 from ratelimit.testing import CALLERS
@@ -28,8 +28,9 @@ RATES = st.builds(
 NOW = st.integers(0, YEAR_9999_US)
 
 
-def charge(key: str, rate: Rate) -> Charge:
-    return Charge(key, rate, 1, "g")
+def charge(group: str, caller: str, rate: Rate, prefix: str = "rl", further: bool = False) -> Charge:
+    first = head(prefix, group)
+    return Charge(further_head(first, rate) if further else first, caller, rate, 1, group)
 
 
 def tag(key: str) -> str:
@@ -55,8 +56,8 @@ def tag(key: str) -> str:
 def test_a_key_is_prefix_group_caller_and_window(group: str, caller: str, key: str) -> None:
     now_us = 28_571_428 * 60_000_000
     for moment in (now_us, now_us + 59_999_999):
-        assert stored_key(charge(charge_key("rl", group, caller), Rate(10, 60)), moment) == key
-    assert stored_key(charge(charge_key("rl", group, caller), Rate(10, 60)), now_us + 60_000_000) != key
+        assert stored_key(charge(group, caller, Rate(10, 60)), moment) == key
+    assert stored_key(charge(group, caller, Rate(10, 60)), now_us + 60_000_000) != key
 
 
 @pytest.mark.parametrize(
@@ -71,24 +72,26 @@ def test_a_key_is_prefix_group_caller_and_window(group: str, caller: str, key: s
     ],
 )
 def test_each_algorithm_keeps_its_state_under_a_key_of_its_own(text: str, member: str | None, key: str) -> None:
-    found = charge("rl:g:{u}", Rate.parse(text))._replace(member=member)
+    found = charge("g", "u", Rate.parse(text))._replace(member=member)
     assert stored_key(found, 1_800_000_000_000_000) == key
 
 
 def test_a_ban_has_a_key_beside_its_rule() -> None:
-    assert ban_key("rl", "login", "ip:203.0.113.7") == "rl:login:{ip:203.0.113.7}:ban"
+    found = charge("login", "ip:203.0.113.7", Rate(5, 60))
+    assert found.ban_key == ""
+    assert found._replace(ban_head=found.head).ban_key == "rl:login:{ip:203.0.113.7}:ban"
 
 
 def test_further_rates_are_told_apart_by_their_window() -> None:
-    assert further_key("rl", "AI_QUERY", "user:42", Rate(200, 3600)) == "rl:AI_QUERY~3600s:{user:42}"
+    assert charge("AI_QUERY", "user:42", Rate(200, 3600), further=True).key == "rl:AI_QUERY~3600s:{user:42}"
 
 
 @given(TEXT, TEXT, RATES, NOW)
 def test_every_key_is_short_printable_ascii_with_the_whole_caller_as_its_one_hash_tag(
     group: str, caller: str, rate: Rate, now_us: int
 ) -> None:
-    for key in (charge_key(LONGEST_PREFIX, group, caller), further_key(LONGEST_PREFIX, group, caller, rate)):
-        stored = stored_key(charge(key, rate), now_us)
+    for further in (False, True):
+        stored = stored_key(charge(group, caller, rate, LONGEST_PREFIX, further), now_us)
         assert all(0x21 <= ord(character) <= 0x7E for character in stored)
         assert len(stored) <= (214 if rate.algorithm == "fixed" else 218)
         assert (stored.count("{"), stored.count("}")) == (1, 1)
@@ -98,7 +101,7 @@ def test_every_key_is_short_printable_ascii_with_the_whole_caller_as_its_one_has
 
 def test_the_longest_key() -> None:
     part, longest = "x" * 80, Rate(1, MAX_WINDOW, algorithm="anchored")
-    assert len(stored_key(charge(further_key(LONGEST_PREFIX, part, part, longest), longest), 0)) == 218
+    assert len(stored_key(charge(part, part, longest, LONGEST_PREFIX, True), 0)) == 218
 
 
 @given(TEXT, TEXT, TEXT, TEXT, RATES)
@@ -108,8 +111,8 @@ def test_the_longest_key() -> None:
 @example("", "", "~", "~", Rate(1, 60))
 def test_two_different_pairs_never_share_a_key(group: str, caller: str, group2: str, caller2: str, rate: Rate) -> None:
     assume((group, caller) != (group2, caller2))
-    keys = {charge_key("rl", group, caller), charge_key("rl", group2, caller2)}
-    further = {further_key("rl", group, caller, rate), further_key("rl", group2, caller2, rate)}
+    keys = {charge(group, caller, rate).key, charge(group2, caller2, rate).key}
+    further = {charge(*one, rate, further=True).key for one in ((group, caller), (group2, caller2))}
     assert len(keys | further) == 4
 
 
@@ -140,7 +143,7 @@ def test_a_part_longer_than_80_characters_is_cut_and_hashed(part: str, text: str
 
 
 def test_callers_that_trip_key_builders_up_have_keys_of_their_own() -> None:
-    assert len({charge_key("rl", "g", caller) for caller in CALLERS}) == len(CALLERS)
+    assert len({charge("g", caller, Rate(1, 60)).key for caller in CALLERS}) == len(CALLERS)
 
 
 def test_long_callers_are_not_kept_in_memory() -> None:

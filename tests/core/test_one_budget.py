@@ -11,11 +11,11 @@ MINUTE = 30_000_000 * 60_000_000
 
 
 def values(*members: str, cost: int = 1) -> list[Charge]:
-    return [Charge("names", Rate(2, 60), cost, "names", member=member) for member in members]
+    return [Charge("names", "u", Rate(2, 60), cost, "names", member=member) for member in members]
 
 
 def costs(*costs: int) -> list[Charge]:
-    return [Charge("calls", Rate(6, 60, 6, "token_bucket"), cost, "calls") for cost in costs]
+    return [Charge("calls", "u", Rate(6, 60, 6, "token_bucket"), cost, "calls") for cost in costs]
 
 
 def figures(outcomes: Sequence[Outcome]) -> list[tuple[bool, int, int]]:

@@ -182,7 +182,7 @@ def test_threads_tell_an_outage_once(eager_threads: None, caplog: pytest.LogCapt
 
 
 def ask(on_outage: str | None, cost: int = 1, rate: str = "10/m", enforce: bool = True) -> Ask:
-    return Ask(Charge("rl:r:{u}", Rate.parse(rate), cost, "r", enforce), "u", on_outage)
+    return Ask(Charge("rl:r", "u", Rate.parse(rate), cost, "r", enforce), "u", on_outage)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,8 @@ def charges(rule: Any, identity: Identity | str = USER, **call: Any) -> list[Cha
 )
 def test_a_call_becomes_a_charge(rule: Any, call: dict[str, Any], key: str, rate: str, group: str) -> None:
     (found,) = planned(rule, **call)
-    assert found.charge == Charge(key, Rate.parse(rate), 1, group)
+    assert found.charge == Charge(f"rl:{group}", found.caller, Rate.parse(rate), 1, group)
+    assert found.charge.key == key
     assert key.endswith(f":{{{found.caller}}}")
     assert found.on_outage is None
 
@@ -61,8 +62,8 @@ def test_a_call_becomes_a_charge(rule: Any, call: dict[str, Any], key: str, rate
 def test_each_further_rate_is_a_charge_of_its_own() -> None:
     for rule, group in ((Rate.parse("10/s; 200/h"), "g"), (Rule("g", "10/s; 200/h"), None)):
         assert charges(rule, "u", group=group, cost=3) == [
-            Charge("rl:g:{u}", Rate(10, 1), 3, "g"),
-            Charge("rl:g~3600s:{u}", Rate(200, 3600), 3, "g"),
+            Charge("rl:g", "u", Rate(10, 1), 3, "g"),
+            Charge("rl:g~3600s", "u", Rate(200, 3600), 3, "g"),
         ]
 
 
@@ -70,9 +71,9 @@ def test_what_a_rule_says_stands_in_each_of_its_charges() -> None:
     rule = Rule("g", "10/s; 200/h", cost=2, action="log", ban_for=(60, 3600), on_outage="local")
     first, second = planned(rule, "u", cost=3)
     assert first == Ask(
-        Charge("rl:g:{u}", Rate(10, 1), 6, "g", False, (60_000_000, 3_600_000_000), "rl:g:{u}:ban"), "u", "local"
+        Charge("rl:g", "u", Rate(10, 1), 6, "g", False, (60_000_000, 3_600_000_000), "rl:g"), "u", "local"
     )
-    assert second.charge[3:] == first.charge[3:]
+    assert second.charge[4:] == first.charge[4:]
     assert (second.caller, second.on_outage) == ("u", "local")
 
 
@@ -231,7 +232,7 @@ class TestNames:
         (tmp_path / "p.toml").write_text('[login]\n[[login.rules]]\nname = "pair"\nrate = "5/m"\n')
         settings = Settings(policy_file=tmp_path / "p.toml")  # type: ignore[arg-type]
         (found,) = PLANNER.asks(Call("login", "u"), settings, "")
-        assert found.charge == Charge("rl:pair:{u}", Rate(5, 60), 1, "pair")
+        assert found.charge == Charge("rl:pair", "u", Rate(5, 60), 1, "pair")
 
 
 @pytest.mark.parametrize("what", ["tiers", "multiplier"])

@@ -84,7 +84,7 @@ class TestTheConformanceSuite:
     def test_finds_a_store_that_cuts_keys(self, fake_clock: FakeClock) -> None:
         class Truncating(MemoryStore):
             def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
-                return super().apply([c._replace(key=c.key[:30]) for c in charges], now_us, mode)
+                return super().apply([c._replace(caller=c.caller[:30]) for c in charges], now_us, mode)
 
         self.assert_found(Truncating(), fake_clock, StoreConformance().test_odd_callers_are_independent)
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratelimit import Identity, Limiter, MemoryStore, Policy, Rate, Rule
-from ratelimit.algorithms.base import State
 from ratelimit.outcome import TAKE, Charge, Outcome
 from ratelimit.testing import START, FakeClock
 from ratelimit.transaction import NO_BAN, judge, outcomes
@@ -21,18 +20,14 @@ ANN, BOB = Identity("ann", "203.0.113.7"), Identity("bob", "203.0.113.7")
 
 
 def charge(limit: int, cost: int, key: str = "k", window: int = 60, **more: Any) -> Charge:
-    return Charge(key, Rate(limit, window), cost, key, **more)
+    return Charge(key, "u", Rate(limit, window), cost, key, **more)
 
 
 def judged(charges: Sequence[Charge], counted: Sequence[int]) -> tuple[list[int], list[bool], bool]:
     """What each charge found in use, whether it passes, and whether the call may go on."""
-    states = {(c.key, c.rate.window): (used,) for c, used in zip(charges, counted, strict=True)}
+    states = {(c.head, c.rate.window): (used,) for c, used in zip(charges, counted, strict=True)}
 
-    def state_of(charge: Charge) -> tuple[str, State | None]:
-        place = charge.key, charge.rate.window
-        return str(place), states[place]
-
-    verdicts, every = judge(charges, MINUTE, state_of, lambda _: NO_BAN)
+    verdicts, every = judge(charges, MINUTE, lambda charge: states[charge.head, charge.rate.window], lambda _: NO_BAN)
     return [verdict.before[0] for verdict in verdicts], [verdict.passes for verdict in verdicts], every
 
 
@@ -68,7 +63,7 @@ class TestJudging:
 
     def test_each_charge_has_its_outcome(self) -> None:
         charges = [charge(5, 2, "a"), charge(3, 2, "b")]
-        verdicts, every = judge(charges, MINUTE, lambda c: (c.key, (0,) if c.key == "a" else (2,)), lambda _: NO_BAN)
+        verdicts, every = judge(charges, MINUTE, lambda c: (0,) if c.head == "a" else (2,), lambda _: NO_BAN)
         assert outcomes(charges, verdicts, every, True, MINUTE, MINUTE) == [
             Outcome(True, 5, 5, 0, 0),
             Outcome(False, 3, 1, 60_000_000, 60_000_000),

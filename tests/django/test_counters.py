@@ -21,7 +21,7 @@ from tests.django.memcached import MONTH, lifetimes
 
 
 def charges(*callers: str, cost: int = 1, rate: Rate = ONE) -> list[Charge]:
-    return [Charge(f"rl:g:{{{caller}}}", rate, cost, True, "g") for caller in callers]
+    return [Charge("rl:g", caller, rate, cost, "g") for caller in callers]
 
 
 class Recorder(LocMemCache):

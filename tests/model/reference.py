@@ -19,7 +19,7 @@ from itertools import pairwise
 from math import ceil, floor
 from typing import NamedTuple
 
-from ratelimit import MemoryStore
+from ratelimit import MemoryStore, Rate
 from ratelimit.outcome import MAX_SKEW_US, NEVER, TAKE, Charge, Outcome
 from tests.model.budgets import Budget, Course, new
 
@@ -54,6 +54,9 @@ class Model:
     def __init__(self) -> None:
         self.budgets: dict[Hashable, Budget] = {}
         self.bans: dict[str, Ban] = {}
+
+    def counter(self, head: str, rate: Rate) -> None:
+        """None: every check goes through `apply`."""
 
     def budget(self, charge: Charge) -> Budget:
         return self.budgets.get(budget_name(charge)) or new(charge)

@@ -47,7 +47,7 @@ class Step(NamedTuple):
 class Meter:
     """One rate of a rule, whose limit and burst may change."""
 
-    key: str
+    head: str
     rate: Rate
 
 
@@ -59,12 +59,13 @@ class Ruled:
     meters: list[Meter]
     enforce: bool
     bans_us: tuple[int, ...]
-    ban_key: str
+    caller: str
+    ban_head: str
     distinct: bool
 
     def charges(self, cost: int, member: str | None) -> list[Charge]:
-        more = (self.enforce, self.bans_us, self.ban_key, member if self.distinct else None)
-        return [Charge(meter.key, meter.rate, cost, self.name, *more) for meter in self.meters]
+        more = (self.enforce, self.bans_us, self.ban_head, member if self.distinct else None)
+        return [Charge(meter.head, self.caller, meter.rate, cost, self.name, *more) for meter in self.meters]
 
 
 def random_rate(random: Random, algorithm: str, window: int) -> Rate:
@@ -111,18 +112,18 @@ class World:
             self._apply("look" if what == "look" else "take", self._call())
 
     def _rule(self, name: str, algorithms: Sequence[str]) -> Ruled:
-        key = f"rl:{name}:{{{self.caller}}}"
+        head = f"rl:{name}"
         distinct = "fixed" in algorithms and self.random.random() < 0.15
         windows = self.random.sample(sorted(set(WINDOWS)), self.random.choice((1, 1, 1, 2)))
         windows = windows if len(windows) > 1 else [self.random.choice(WINDOWS)]
         kinds = ["fixed" if distinct else self.random.choice(algorithms) for _ in windows]
         meters = [
-            Meter(f"{key}~{window}", random_rate(self.random, kind, window))
+            Meter(f"{head}~{window}", random_rate(self.random, kind, window))
             for kind, window in zip(kinds, windows, strict=True)
         ]
         bans_us = () if distinct else tuple(seconds * SECOND for seconds in self.random.choice(BANS))
-        ban_key = f"{key}:ban" if bans_us else ""
-        return Ruled(name, meters, self.random.random() < 0.75, bans_us, ban_key, distinct)
+        ban_head = head if bans_us else ""
+        return Ruled(name, meters, self.random.random() < 0.75, bans_us, self.caller, ban_head, distinct)
 
     def _meter(self) -> Meter:
         return self.random.choice(self.random.choice(self.rules).meters)
@@ -154,10 +155,10 @@ class World:
         if at_us < self.now_us:
             for charge in self._every_charge():
                 for ended_us in self.model.budget(charge).ended(self.now_us):
-                    self._clear([charge._replace(ban_key="")], ended_us)
+                    self._clear([charge._replace(ban_head="")], ended_us)
                 ban = self.model.bans.get(charge.ban_key)
                 if ban and ban.forgotten_us <= self.now_us:
-                    self._clear([charge._replace(key="none")], self.now_us)
+                    self._clear([charge._replace(head="none")], self.now_us)
         self.now_us = at_us
 
     def _every_charge(self) -> list[Charge]:
@@ -205,7 +206,7 @@ class World:
             budget = self.model.budgets.get(budget_name(charge))
             slower = isinstance(budget, Bucket) and budget.rate and budget.rate.limit > charge.rate.limit
             if budget and slower and budget.ended(self.now_us):
-                self._clear([charge._replace(ban_key="")], self.now_us)
+                self._clear([charge._replace(ban_head="")], self.now_us)
 
 
 def sequence(

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ratelimit import MemoryStore
+from tests.model.counted import Counted
 from tests.model.sequences import ALGORITHMS, compare, play, sequence
 from tests.model.tape import Tape
 
@@ -21,6 +22,16 @@ ON_EACH_SERVER = 2_000
 def test_memory_answers_as_the_model_does() -> None:
     for seed in range(IN_MEMORY):
         compare(MemoryStore(), sequence(Random(seed), "u"), f"seed {seed}")
+
+
+@pytest.mark.timeout(300)
+def test_counters_in_memory_answer_as_the_model_does() -> None:
+    asked = 0
+    for seed in range(IN_MEMORY):
+        store = Counted(MemoryStore())
+        compare(store, sequence(Random(seed), "u", rules=1 + seed % 2), f"seed {seed}")
+        asked += store.asked
+    assert asked > IN_MEMORY
 
 
 @pytest.mark.timeout(300)
@@ -37,4 +48,6 @@ def test_redis_answers_as_the_model_does(client: redis.Redis) -> None:
 @given(random=st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_each_algorithm_answers_as_the_model_does(algorithm: str, random: Random) -> None:
-    compare(MemoryStore(), sequence(random, "u", [algorithm]), algorithm)
+    steps = sequence(random, "u", [algorithm])
+    compare(MemoryStore(), steps, algorithm)
+    compare(Counted(MemoryStore()), steps, algorithm)

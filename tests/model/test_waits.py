@@ -25,7 +25,7 @@ def triple(random: Random, key: str, algorithm: str) -> tuple[list[Question], Qu
     """What was taken before, a question that is then refused, and its wait: for a random rate, state and cost."""
     while True:
         store = MemoryStore()
-        charge = Charge(key, random_rate(random, algorithm, random.choice(WINDOWS)), 1, "r")
+        charge = Charge(key, "u", random_rate(random, algorithm, random.choice(WINDOWS)), 1, "r")
         before = taken(store, random, charge)
         now_us = before[-1][1] + later(random, charge.rate.window_us)
         left = store.apply([charge], now_us, LOOK)[0].remaining
@@ -89,7 +89,7 @@ def test_waits_are_exact_on_redis(client: redis.Redis, algorithm: str) -> None:
 
 def test_the_first_whole_microsecond_is_meant() -> None:
     """Seven a second: the first of seven units is free after 142,857 and one seventh of a microsecond."""
-    store, charge = MemoryStore(), Charge("k", Rate(7, 1, 7, "token_bucket"), 7, "r")
+    store, charge = MemoryStore(), Charge("k", "u", Rate(7, 1, 7, "token_bucket"), 7, "r")
     store.apply([charge], 1_000_000)
     asked = charge._replace(cost=1)
     assert [store.apply([asked], 1_000_000 + us, LOOK)[0].retry_after_us for us in (0, 142_857, 142_858)] == [

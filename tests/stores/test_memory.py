@@ -163,12 +163,23 @@ class TestMemory:
             assert len(store) <= 100
         assert limiter.peek(TWICE, "open").remaining == 1
 
-    def test_in_a_large_store_a_few_make_room_at_once(self, fake_clock: FakeClock) -> None:
-        limiter, store = limiter_of(2048, fake_clock)
-        for number in range(2049):
-            limiter.check(TWICE, f"u{number}")
-        assert len(store) == 2048 - 32 + 1
-        assert limiter.peek(TWICE, "u32").remaining == 1
+    def test_who_uses_most_of_eight_is_not_the_one_to_go(self, fake_clock: FakeClock) -> None:
+        limiter, store = limiter_of(8, fake_clock)
+        for number in range(8):
+            limiter.check(Rate(9, 60), f"u{number}", cost=8 - number)
+        limiter.check(Rate(9, 60), "new")
+        assert [limiter.peek(Rate(9, 60), f"u{number}").remaining for number in (0, 6, 7)] == [1, 7, 9]
+        assert limiter.peek(Rate(9, 60), "new").remaining == 8
+        assert len(store) == 8
+
+    @pytest.mark.parametrize("rate", ["9/m", "9/m sliding", "9/m anchored", "9/m burst 9"])
+    def test_one_who_is_busy_outlasts_a_flood_of_strangers(self, rate: str, fake_clock: FakeClock) -> None:
+        limiter, store = limiter_of(5000, fake_clock)
+        limiter.check(Rate.parse(rate), "busy", cost=7)
+        for number in range(20_000):
+            limiter.check(Rate.parse(rate), f"stranger{number}")
+        assert limiter.check(Rate.parse(rate), "busy").remaining == 1
+        assert len(store) == 5000
 
     def test_expired_keys_are_let_go_a_few_at_a_time(self, fake_clock: FakeClock) -> None:
         limiter, store = limiter_of(10_000, fake_clock)
@@ -179,7 +190,7 @@ class TestMemory:
         for _ in range(4):
             limiter.check(Rate(100, 60), "u")
             held.append(len(store))
-        assert held == [993, 985, 977, 969]
+        assert held == [985, 977, 969, 961]
         for _ in range(130):
             limiter.peek(TWICE, "u")
         assert len(store) == 1
@@ -230,7 +241,7 @@ async def test_closing_keeps_the_counts(fake_clock: FakeClock) -> None:
 
 def test_what_runs_in_a_forked_child_renews_a_lock_that_stays_held(fake_clock: FakeClock) -> None:
     limiter, store = limiter_of(10, fake_clock)
-    store._lock.acquire()
+    store._keeper.lock.acquire()
     memory._renew_locks()
     assert limiter.check(TWICE, "u")
 
@@ -246,7 +257,7 @@ assert limiter.check(rate, "u")
 held, done = threading.Event(), threading.Event()
 
 def hold():
-    with store._lock:
+    with store._keeper.lock:
         held.set()
         done.wait()
 

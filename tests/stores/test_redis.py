@@ -267,7 +267,7 @@ class TestOutages:
 
     def test_settling_says_when_it_could_not(self, silent_url: str) -> None:
         store = RedisStore(silent_url, timeout=0.05)
-        charge = Charge("rl:g:{u}", TWO_A_MINUTE, -1, "g")
+        charge = Charge("rl:g", "u", TWO_A_MINUTE, -1, "g")
 
         async def asettle() -> None:
             try:

@@ -110,10 +110,11 @@ def test_a_reservation_of_several_callers_is_settled_for_each(
 
 @pytest.mark.parametrize("caller", CALLERS)
 def test_all_keys_of_a_caller_share_a_slot(caller: str) -> None:
-    from ratelimit.keys import charge_key, further_key
+    from ratelimit.keys import further_head, head, keyed
 
     rate = Rate.parse("1/h")
-    keys = [charge_key("rl", "a", caller), charge_key("rl", "b{c}", caller), further_key("rl", "}", caller, rate)]
+    heads = [head("rl", "a"), head("rl", "b{c}"), further_head(head("rl", "}"), rate)]
+    keys = [keyed(one, caller) for one in heads]
     assert len({key_slot(f"{key}:1".encode()) for key in keys}) == 1
 
 

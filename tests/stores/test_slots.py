@@ -13,7 +13,7 @@ from ratelimit.stores.slots import Apply, GiveBack, Step, by_slot, in_one_slot, 
 
 
 def charge(name: str, rate: str, caller: str, cost: int = 1, **more: object) -> Charge:
-    return Charge(f"rl:{name}:{{{caller}}}", Rate.parse(rate), cost, name)._replace(**more)
+    return Charge(f"rl:{name}", caller, Rate.parse(rate), cost, name)._replace(**more)
 
 
 WIDE = charge("wide", "100/m", "global", 2)

@@ -1,0 +1,124 @@
+"""Rules that were looked up, scaled and keyed once, so that the checks after the first have nothing left to find out.
+
+Rules:
+- Only plain rules are prepared: one rate, enforced, for every call, without bans and without distinct counting. The others,
+  and every policy, go the general way (`plan.py`), which decides the same.
+- A `Prepared` holds for one limiter, its settings and its store. When settings change, the limiter forgets all it prepared.
+- What depends on the caller is not frozen: its tier, and what custom tiers and multipliers say, are looked up in each check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ratelimit.algorithms.base import BY_NAME
+from ratelimit.categories import Category
+from ratelimit.decision import Decision, Part
+from ratelimit.identity import STRATEGIES, Identity
+from ratelimit.keys import head
+from ratelimit.plan import Planner, RuleLike
+from ratelimit.rates import Rate
+from ratelimit.rules import Policy, Rule
+from ratelimit.settings import Settings
+from ratelimit.stores.base import Counter, LocalCounter, Store, Taken
+
+MAX_PREPARED: Final = 1_024
+"""Rules, in groups, that a limiter keeps prepared; groups may be as many as an application likes."""
+_MAX_QUOTAS: Final = 256
+_STRATEGIES: Final = frozenset({*STRATEGIES, "token"}) - {"global"}
+
+Scaled = Callable[[Rate, Identity], Rate]
+Decide = Callable[["Quota", str, int, int], Decision]
+
+
+class Quota:
+    """One rate of one rule: what a caller of one tier has."""
+
+    __slots__ = ("_outcome", "_state", "atake", "decide", "name", "rate", "take")
+
+    def __init__(self, name: str, rate: Rate, counter: Counter | LocalCounter) -> None:
+        self.name = name
+        self.rate = rate
+        # Of a counter in memory, `decide`; of another, `take` and `atake`.
+        self.decide: Decide | None = getattr(counter, "decide", None)
+        self.take: Any = getattr(counter, "take", None)
+        self.atake: Any = getattr(counter, "atake", None)
+        self._state = counter.state
+        self._outcome = BY_NAME[rate.algorithm].outcome
+
+    def part(self, caller: str, cost: int, taken: Taken) -> Part:
+        """The figures of what was taken."""
+        passes, found, at_us = taken
+        return Part(
+            self.name, self.rate, self._outcome(self._state(found, at_us), self.rate, cost, at_us, passes), caller
+        )
+
+
+class Prepared:
+    """A rule in a group, for any caller. `plain` is the quota of a caller without a tier."""
+
+    __slots__ = ("_by", "_quotas", "_scaled", "_store", "head", "name", "plain", "rule")
+
+    def __init__(
+        self, rule: RuleLike, head: str, plain: Quota, by: str | None, scaled: Scaled | None, store: Store
+    ) -> None:
+        self.rule = rule  # kept, for it is known by its place in memory
+        self.head = head
+        self.plain = plain
+        self._by = by
+        self._scaled = scaled
+        self._store = store
+        self._quotas: dict[Rate, Quota] = {}
+
+    def quota(self, identity: Identity) -> Quota:
+        """What the caller has."""
+        plain = self.plain
+        if self._scaled is None:
+            return plain
+        rate = self._scaled(plain.rate, identity)
+        if rate is plain.rate:
+            return plain
+        quota = self._quotas.get(rate)
+        if quota is None:
+            if len(self._quotas) >= _MAX_QUOTAS:
+                self._quotas = {}
+            counter = self._store.counter(self.head, rate)
+            assert counter is not None
+            quota = self._quotas[rate] = Quota(plain.name, rate, counter)
+        return quota
+
+    def caller(self, identity: Identity, strategy: str) -> str:
+        """Whom the call counts for: by the rule's own characteristic, else by `strategy`."""
+        return identity.key(self._by or strategy)
+
+
+def prepare(rule: RuleLike, group: str | None, settings: Settings, store: Store, planner: Planner) -> Prepared | None:
+    """`rule`, counted in `group`, ready for any caller; None when it must go the general way."""
+    found = planner.named(rule, settings)
+    if settings.disable or isinstance(found, Policy) or (isinstance(found, Rule) and not _plain(found)):
+        return None
+    by: Any = None
+    source: Any = found
+    tiered = isinstance(found, Category)
+    if isinstance(found, Rule):
+        (by,), source, tiered = found.by, found.rate, found.tiered  # type: ignore[misc]
+    rate: Rate = settings.rate(source) if isinstance(source, Category) else source
+    if rate.also or rate.algorithm not in store.holds:
+        return None
+    name = group or ("default" if isinstance(found, Rate) else found.name)
+    first = head(settings.key_prefix, name)
+    counter = store.counter(first, rate)
+    if counter is None:
+        return None
+    return Prepared(rule, first, Quota(name, rate, counter), by, planner.scaled if tiered else None, store)
+
+
+def _plain(rule: Rule) -> bool:
+    return (
+        (rule.action, rule.cost, rule.count_distinct, rule.ban_for) == ("enforce", 1, None, ())
+        and not rule.match
+        and not callable(rule.rate)
+        and len(rule.by) == 1  # type: ignore[arg-type]
+        and rule.by[0] in _STRATEGIES  # type: ignore[index, operator]
+    )

@@ -1,0 +1,161 @@
+"""Counters of a memory store: one rate of one group, for any caller, without a general transaction around it.
+
+Rules:
+- Each does what `MemoryStore.apply` does with one plain charge, and counts in the same table.
+- The short way is for a caller who is at hand and has units left after the call; everything else goes the long way.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ratelimit.algorithms.base import BY_NAME, State
+from ratelimit.decision import Asked, Decision, taken
+from ratelimit.outcome import MAX_SKEW_US
+from ratelimit.rates import Rate
+from ratelimit.stores.base import LocalCounter, Taken
+from ratelimit.stores.keeper import Keeper, shortened
+from ratelimit.stores.tables import BITS, LOW, Table, kept, state_of
+
+_new: Final = object.__new__
+_BUCKETS: Final = ("token_bucket", "leaky_bucket")
+
+
+def counter_of(keeper: Keeper, head: str, rate: Rate) -> LocalCounter:
+    """The counter for `rate`."""
+    whole = AnyCounter(keeper, head, rate)
+    if rate.algorithm == "fixed":
+        return WindowCounter(keeper, whole)
+    if rate.algorithm in _BUCKETS and rate.limit and rate.capacity * rate.window_us <= LOW:
+        return BucketCounter(keeper, whole)
+    return whole
+
+
+class AnyCounter:
+    """The long way, for every algorithm. `table` is the one that it last counted in."""
+
+    __slots__ = ("_keeper", "_name", "_span_us", "rate", "table")
+
+    def __init__(self, keeper: Keeper, head: str, rate: Rate) -> None:
+        self.rate = rate
+        self.table = Table(rate.window_us, True)
+        self._keeper = keeper
+        self._name = head, rate.algorithm, rate.window
+        # A full bucket needs that long to be empty again.
+        full_us = rate.capacity * rate.window_us // max(1, rate.limit) + MAX_SKEW_US
+        self._span_us = full_us if rate.algorithm in _BUCKETS else rate.window_us
+
+    def state(self, found: Any, at_us: int) -> State:
+        """See `Counter.state`."""
+        return found  # type: ignore[no-any-return]
+
+    def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
+        """See `LocalCounter.decide`."""
+        with self._keeper.lock:
+            found = self.take(caller, cost, now_us)
+        return taken(asked, caller, cost, found)
+
+    def take(self, caller: str, cost: int, now_us: int) -> Taken:
+        """Takes `cost` units if they are there; for who holds the lock."""
+        rate, keeper = self.rate, self._keeper
+        algorithm, aligned = BY_NAME[rate.algorithm], rate.algorithm == "fixed"
+        key = shortened(caller)
+        table = self.table = keeper.table(self._name, self._span_us, aligned, now_us)
+        found, _ = table.get(key, now_us)
+        before = algorithm.current(None if found is None else state_of(rate, found), rate, now_us)
+        passes = algorithm.passes(before, rate, cost, now_us)
+        if passes:
+            after = algorithm.take(before, cost)
+            table.widen(algorithm.lifetime_us(after, rate, now_us))
+            spent = not algorithm.passes(after, rate, 1, now_us)
+            keeper.keep(table, key, kept(rate, after), spent, now_us, now_us)
+        return passes, before, now_us
+
+
+class WindowCounter:
+    """Clock-aligned windows."""
+
+    __slots__ = ("_keeper", "_limit", "_long")
+
+    def __init__(self, keeper: Keeper, whole: AnyCounter) -> None:
+        self._keeper = keeper
+        self._long = whole
+        self._limit = whole.rate.limit
+
+    def state(self, found: Any, at_us: int) -> State:
+        """See `Counter.state`."""
+        return found if type(found) is tuple else (found,)
+
+    def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
+        """See `LocalCounter.decide`."""
+        table = self._long.table
+        found: Taken | None = None
+        with self._keeper.lock:
+            if table.since_us <= now_us < table.until_us:
+                recent = table.recent
+                used = recent.get(caller)
+                if used is None:
+                    recent = table.newest.open.part(caller)
+                    used = recent.get(caller)
+                if used is not None and used + cost < self._limit:
+                    recent[caller] = used + cost
+                    found = True, used, now_us
+            if found is None:
+                found = self._long.take(caller, cost, now_us)
+        decision = _new(Decision)  # as `taken` does: a call of it would cost as much
+        decision.allowed = found[0]
+        decision._binding = asked
+        decision._caller = caller
+        decision._cost = cost
+        decision._taken = found
+        return decision
+
+
+class BucketCounter:
+    """Token and leaky buckets."""
+
+    __slots__ = ("_keeper", "_limit", "_long", "_room", "_window_us")
+
+    def __init__(self, keeper: Keeper, whole: AnyCounter) -> None:
+        self._keeper = keeper
+        self._long = whole
+        rate = whole.rate
+        self._limit, self._window_us = rate.limit, rate.window_us
+        self._room = (rate.capacity - 1) * rate.window_us  # a level that leaves a unit
+
+    def state(self, found: Any, at_us: int) -> State:
+        """See `Counter.state`."""
+        return found if type(found) is tuple else (at_us, *divmod(found, self._window_us))
+
+    def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
+        """See `LocalCounter.decide`."""
+        table = self._long.table
+        found: Taken | None = None
+        with self._keeper.lock:
+            if table.since_us <= now_us < table.until_us:
+                recent = table.recent
+                known = recent.get(caller)
+                if known is None:
+                    recent = table.newest.open.part(caller)
+                    known = recent.get(caller)
+                if known is not None:
+                    last_us, level = known if type(known) is tuple else (known >> BITS, known & LOW)
+                    elapsed_us = now_us - last_us
+                    if elapsed_us >= 0:
+                        level -= elapsed_us * self._limit
+                        if level < 0:
+                            level = 0
+                        after = level + cost * self._window_us
+                        if after <= self._room:
+                            # A pair takes less time than a number, but more room: where there are few.
+                            recent[caller] = (now_us, after) if recent is table.recent else now_us << BITS | after
+                            found = True, level, now_us
+            if found is None:
+                found = self._long.take(caller, cost, now_us)
+        decision = _new(Decision)
+        decision.allowed = found[0]
+        decision._binding = asked
+        decision._caller = caller
+        decision._cost = cost
+        decision._taken = found
+        return decision
