@@ -15,9 +15,18 @@ from redis.exceptions import RedisClusterException, RedisError
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.errors import ConfigurationError, StoreError
 from ratelimit.outcome import TAKE, Charge, Outcome
-from ratelimit.stores.redis_clients import Target, aclose_client, async_client, close_client, sync_client, target
+from ratelimit.stores.redis_clients import (
+    Target,
+    aclose_client,
+    async_client,
+    close_client,
+    sync_client,
+    sync_lines,
+    target,
+)
 from ratelimit.stores.redis_pipe import PipeOpener
-from ratelimit.stores.redis_script import Script
+from ratelimit.stores.redis_script import Script, packed
+from ratelimit.stores.redis_threads import Lines
 from ratelimit.stores.redis_wire import SETTLE, all_keys, arguments, pattern, read_outcomes
 from ratelimit.stores.slots import Apply, Step, by_slot, in_one_slot, split
 
@@ -82,6 +91,10 @@ class RedisStore:
             isinstance(given, (RedisCluster, AsyncRedisCluster)) for given in (client, async_client)
         )
         self._client = client
+        self._lines: Lines | None = None  # for threads, where the connection is ours: not on a cluster
+        if self._target is not None and not self._clustered:
+            self._client = sync_client(self._target, timeout, max_connections)
+            self._lines = sync_lines(self._client, self._target, timeout, max_connections)
         self._given_async_client = async_client
         self._loops: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
 
@@ -132,7 +145,7 @@ class RedisStore:
     def _apply(self, charges: Sequence[Charge], now_us: int, mode: int) -> list[Outcome]:
         keys, args = self._command(charges, now_us, mode, now_us)
         with _STORE_ERRORS:
-            reply = _APPLY.run(self._sync(), keys, args)
+            reply = self._run(_APPLY, keys, args)
         return read_outcomes(charges, reply, mode, now_us)
 
     async def _aapply(self, charges: Sequence[Charge], now_us: int, mode: int) -> list[Outcome]:
@@ -144,9 +157,8 @@ class RedisStore:
     def settle(self, charges: Sequence[Charge], now_us: int, taken_us: int) -> None:
         """See `Store.settle`; one EVALSHA, on a cluster one for each caller among the charges."""
         with _STORE_ERRORS:
-            client = self._sync()
             for one in self._slots(charges):
-                _APPLY.run(client, *self._command(one, now_us, SETTLE, taken_us))
+                self._run(_APPLY, *self._command(one, now_us, SETTLE, taken_us))
 
     async def asettle(self, charges: Sequence[Charge], now_us: int, taken_us: int) -> None:
         """See `Store.asettle`; one EVALSHA, on a cluster one for each caller among the charges."""
@@ -157,9 +169,11 @@ class RedisStore:
     def clear(self, charges: Sequence[Charge], now_us: int) -> None:
         """See `Store.clear`; one DEL, on a cluster one for each caller among the charges."""
         with _STORE_ERRORS:
-            client = self._sync()
             for keys in self._deletions(charges, now_us):
-                client.execute_command("DEL", *keys)
+                if self._lines is not None:
+                    self._lines.command(packed("DEL", *keys))
+                else:
+                    self._sync().execute_command("DEL", *keys)
 
     async def aclear(self, charges: Sequence[Charge], now_us: int) -> None:
         """See `Store.aclear`; one DEL, on a cluster one for each caller among the charges."""
@@ -183,8 +197,11 @@ class RedisStore:
                     await client.execute_command("DEL", key)
 
     def close(self) -> None:
-        """Closes the sync connections that this store opened."""
-        if self._target is not None and self._client is not None:
+        """Closes the sync connections that this store opened; those in use, when their reply is in."""
+        if self._lines is not None:
+            self._lines.close()
+            close_client(self._client)
+        elif self._target is not None and self._client is not None:
             client, self._client = self._client, None
             close_client(client)
 
@@ -213,6 +230,12 @@ class RedisStore:
                 raise ConfigurationError("this RedisStore has only an asyncio client; hand in client= for sync checks")
             self._client = sync_client(self._target, self.timeout, self._max_connections)
         return self._client
+
+    def _run(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Runs a script: over a connection of ours, on a cluster or a client handed in over redis-py's pool."""
+        if self._lines is not None:
+            return self._lines.run(script, keys, args)
+        return script.run(self._sync(), keys, args)
 
     async def _arun(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """Runs the script: over the loop's one connection, on a cluster or a client handed in over redis-py's pool."""
