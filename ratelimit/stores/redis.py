@@ -13,8 +13,9 @@ from redis.cluster import RedisCluster
 from redis.exceptions import RedisClusterException, RedisError
 
 from ratelimit.algorithms.base import BY_NAME
-from ratelimit.errors import ConfigurationError, StoreError
+from ratelimit.errors import ConfigurationError
 from ratelimit.outcome import TAKE, Charge, Outcome
+from ratelimit.rates import Rate
 from ratelimit.stores.redis_clients import (
     Target,
     aclose_client,
@@ -24,10 +25,12 @@ from ratelimit.stores.redis_clients import (
     sync_lines,
     target,
 )
-from ratelimit.stores.redis_pipe import PipeOpener
+from ratelimit.stores.redis_counter import RedisCounter
+from ratelimit.stores.redis_pipe import Pipe, PipeOpener
+from ratelimit.stores.redis_plain import plain
 from ratelimit.stores.redis_script import Script, packed
 from ratelimit.stores.redis_threads import Lines
-from ratelimit.stores.redis_wire import SETTLE, all_keys, arguments, pattern, read_outcomes
+from ratelimit.stores.redis_wire import SETTLE, all_keys, arguments, pattern, read_outcomes, store_error
 from ratelimit.stores.slots import Apply, Step, by_slot, in_one_slot, split
 
 DEFAULT_TIMEOUT = 0.25
@@ -36,7 +39,7 @@ DEFAULT_MAX_CONNECTIONS = 64
 """For threads, and for the asyncio clients of clusters; else an event loop needs one connection."""
 
 _FAILURES = (RedisError, RedisClusterException, OSError, TimeoutError)  # the cluster's own is no RedisError
-_APPLY: Final = Script("redis.lua")
+_APPLY: Final = Script("redis_numbers.lua", "redis_bucket_state.lua", "redis_window_state.lua", "redis.lua")
 
 
 class _StoreErrors:
@@ -46,7 +49,7 @@ class _StoreErrors:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, _FAILURES):
-            raise StoreError(f"Redis: {type(error).__name__}: {error}") from error
+            raise store_error(error) from error
 
 
 _STORE_ERRORS: Final = _StoreErrors()
@@ -97,6 +100,10 @@ class RedisStore:
             self._lines = sync_lines(self._client, self._target, timeout, max_connections)
         self._given_async_client = async_client
         self._loops: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
+
+    def counter(self, head: str, rate: Rate) -> RedisCounter:
+        """See `Store.counter`."""
+        return RedisCounter(plain(head, rate, self._server_time), self._ask, self._aask, self._pipe)
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         """See `Store.apply`; one EVALSHA, on a cluster one for each caller among the charges."""
@@ -151,7 +158,7 @@ class RedisStore:
     async def _aapply(self, charges: Sequence[Charge], now_us: int, mode: int) -> list[Outcome]:
         keys, args = self._command(charges, now_us, mode, now_us)
         with _STORE_ERRORS:
-            reply = await self._arun(keys, args)
+            reply = await self._arun(_APPLY, keys, args)
         return read_outcomes(charges, reply, mode, now_us)
 
     def settle(self, charges: Sequence[Charge], now_us: int, taken_us: int) -> None:
@@ -164,7 +171,7 @@ class RedisStore:
         """See `Store.asettle`; one EVALSHA, on a cluster one for each caller among the charges."""
         with _STORE_ERRORS:
             for one in self._slots(charges):
-                await self._arun(*self._command(one, now_us, SETTLE, taken_us))
+                await self._arun(_APPLY, *self._command(one, now_us, SETTLE, taken_us))
 
     def clear(self, charges: Sequence[Charge], now_us: int) -> None:
         """See `Store.clear`; one DEL, on a cluster one for each caller among the charges."""
@@ -237,13 +244,26 @@ class RedisStore:
             return self._lines.run(script, keys, args)
         return script.run(self._sync(), keys, args)
 
-    async def _arun(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Runs the script: over the loop's one connection, on a cluster or a client handed in over redis-py's pool."""
+    async def _arun(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Runs a script: over the loop's one connection, on a cluster or a client handed in over redis-py's pool."""
         if self._target is None or self._clustered:
             async with self._connected(self.timeout) as client:
-                return await _APPLY.arun(client, keys, args)
+                return await script.arun(client, keys, args)
         opener = self._own().opener
-        return await _APPLY.piped(opener.pipe or await opener.open(), keys, args)
+        return await script.piped(opener.pipe or await opener.open(), keys, args)
+
+    def _ask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        with _STORE_ERRORS:
+            return self._run(script, keys, args)
+
+    async def _aask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        with _STORE_ERRORS:
+            return await self._arun(script, keys, args)
+
+    def _pipe(self) -> Pipe | None:
+        """The running loop's own connection, if it is open."""
+        own = self._loops.get(asyncio.get_running_loop())
+        return own.opener.pipe if own is not None else None
 
     def _own(self) -> _LoopClient:
         loop = asyncio.get_running_loop()

@@ -79,10 +79,11 @@ def random_rate(random: Random, algorithm: str, window: int) -> Rate:
 
 @dataclass
 class World:
-    """Some rules, the model of what they have counted, and the clock."""
+    """Some rules, the model of what they have counted, and the clock. Plain rules enforce one rate, without bans."""
 
     random: Random
     caller: str
+    plain: bool = False
     model: Model = field(default_factory=Model)
     now_us: int = 0
     rules: list[Ruled] = field(default_factory=list)
@@ -93,7 +94,8 @@ class World:
     def start(self, algorithms: Sequence[str], rules: int) -> None:
         self.now_us = START * SECOND + self.random.randrange(86_400 * SECOND)
         for number in range(rules):
-            self.rules.append(self._rule(f"r{number}", algorithms))
+            make = self._plain_rule if self.plain else self._rule
+            self.rules.append(make(f"r{number}", algorithms))
         if self.random.random() < 0.5:
             self._move(self._edge())
 
@@ -111,18 +113,23 @@ class World:
             self._apply("look" if what == "look" else "take", self._call())
 
     def _rule(self, name: str, algorithms: Sequence[str]) -> Ruled:
-        key = f"rl:{name}:{{{self.caller}}}"
+        tag = f"{{{self.caller}}}"
         distinct = "fixed" in algorithms and self.random.random() < 0.15
         windows = self.random.sample(sorted(set(WINDOWS)), self.random.choice((1, 1, 1, 2)))
         windows = windows if len(windows) > 1 else [self.random.choice(WINDOWS)]
         kinds = ["fixed" if distinct else self.random.choice(algorithms) for _ in windows]
         meters = [
-            Meter(f"{key}~{window}", random_rate(self.random, kind, window))
+            Meter(f"rl:{name}~{window}s:{tag}", random_rate(self.random, kind, window))
             for kind, window in zip(kinds, windows, strict=True)
         ]
         bans_us = () if distinct else tuple(seconds * SECOND for seconds in self.random.choice(BANS))
-        ban_key = f"{key}:ban" if bans_us else ""
+        ban_key = f"rl:{name}:{tag}:ban" if bans_us else ""
         return Ruled(name, meters, self.random.random() < 0.75, bans_us, ban_key, distinct)
+
+    def _plain_rule(self, name: str, algorithms: Sequence[str]) -> Ruled:
+        window = self.random.choice(WINDOWS)
+        rate = random_rate(self.random, self.random.choice(algorithms), window)
+        return Ruled(name, [Meter(f"rl:{name}~{window}s:{{{self.caller}}}", rate)], True, (), "", False)
 
     def _meter(self) -> Meter:
         return self.random.choice(self.random.choice(self.rules).meters)
@@ -209,10 +216,10 @@ class World:
 
 
 def sequence(
-    random: Random, caller: str, algorithms: Sequence[str] = ALGORITHMS, rules: int | None = None
+    random: Random, caller: str, algorithms: Sequence[str] = ALGORITHMS, rules: int | None = None, plain: bool = False
 ) -> list[Step]:
     """Eight to thirty calls for one caller, on one to four rules."""
-    world = World(random, caller)
+    world = World(random, caller, plain)
     world.start(algorithms, rules or random.choice((1, 1, 2, 3, 4)))
     for _ in range(random.randint(8, 30)):
         world.step()

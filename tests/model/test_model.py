@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ratelimit import MemoryStore
+from tests.model.counted import Counted
 from tests.model.sequences import ALGORITHMS, compare, play, sequence
 from tests.model.tape import Tape
 
@@ -31,6 +32,20 @@ def test_redis_answers_as_the_model_does(client: redis.Redis) -> None:
         list(play(tape.store, steps))
         tape.run()
         compare(tape.store, steps, f"seed {seed}")
+
+
+@pytest.mark.timeout(300)
+def test_counters_answer_as_the_model_does(client: redis.Redis) -> None:
+    counted = 0
+    for seed in range(ON_EACH_SERVER):
+        steps = sequence(Random(seed), f"u{seed}", rules=1, plain=True)
+        tape = Tape(client)
+        store = Counted(tape.store)
+        list(play(store, steps))
+        tape.run()
+        compare(store, steps, f"seed {seed}")
+        counted += store.counted
+    assert counted > 10 * ON_EACH_SERVER
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

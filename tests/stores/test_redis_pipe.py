@@ -188,7 +188,7 @@ class TestPipe:
         pipe = await own.open()
         await pipe.command(packed("PING"))
         looked = asyncio.Event()
-        pipe._loop.call_later(0.02, looked.set)
+        pipe.loop.call_later(0.02, looked.set)
         await looked.wait()
         assert pipe._watch is None
         assert await pipe.command(packed("PING")) == b"PONG"
