@@ -14,13 +14,16 @@ from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from ratelimit.stores.redis_pipe import Pipe, Single, refusal
+from ratelimit.stores.redis_pipe import Pipe, Question, Single, refusal
 from ratelimit.stores.redis_plain import Keys, Plain, Taken, command, errors
 from ratelimit.stores.redis_script import Script, packed
 from ratelimit.stores.redis_wire import store_error
 
 MOST_CHECKS: Final = 64
-"""Checks in one parcel: the server does nothing else while it judges them, and works while the next ones are packed."""
+"""Checks in one parcel: the server does nothing else while it judges them."""
+
+DIVIDED: Final = 12
+"""So many are two parcels when they would be the only one on the way."""
 
 Ask = Callable[[Script, list[str], Sequence[int | str]], Any]
 """Runs a script with keys and arguments; raises StoreError."""
@@ -105,6 +108,15 @@ class Parcel:
         """Lets no further checks join."""
         if self._open.get(self.pipe.loop) is self:
             del self._open[self.pipe.loop]
+
+    def divided(self) -> list[Question]:
+        """See `Question.divided`."""
+        if len(self.asked) < DIVIDED:
+            return []
+        half = Parcel(self._plain, self._open, self.pipe, self.keys, self.asked.pop())
+        middle = len(self.asked) // 2 + 1
+        half.asked, self.asked = self.asked[middle:] + half.asked, self.asked[:middle]
+        return [half]
 
     def packed(self) -> bytes:
         """The command."""

@@ -3,8 +3,10 @@
 Rules:
 - redis-py makes the connection and its handshake (TLS, ACL, unix socket, sentinel); after that its bytes are ours.
 - A command is sent at once when nothing is on the way. What comes while something is, is sent together when a reply is in:
-  at once if something waits already, else at the end of the loop's turn, when those whom the reply woke have asked again.
-- A parcel is one command for many checks, and takes more of them in until it is sent.
+  at once if more waits than the reply woke, else at the end of the loop's turn, when the woken have asked again.
+- A question is one command for one or many checks, and may take more of them in until it is sent.
+- The server should work on one command while the replies of another are dealt with: a long one is written before the next
+  is packed, and a long one that is alone is sent in two halves.
 - A cancelled waiter's reply is read and dropped: it harms no other.
 - Silence is an outage, being busy is not. When something is on the way and nothing is heard for the timeout, the connection
   is given up, and every waiter hears of it. While replies come, a waiter waits its turn; and what has arrived is read
@@ -24,7 +26,9 @@ MAX_OUTSTANDING: Final = 10_000
 """Checks and other commands that may wait for their reply; the outage policy answers for more."""
 
 
-_WRITE: Final = 2048  # bytes: the server is busy with so many while the rest is packed
+# Bytes that are written before the rest is packed: a long command, or several.
+_LONG: Final = 256
+_SEVERAL: Final = 4096
 
 
 class Question(Protocol):
@@ -36,6 +40,10 @@ class Question(Protocol):
 
     def leave(self) -> None:
         """Is told that the command is sent now."""
+        ...
+
+    def divided(self) -> list[Question]:
+        """If it asks much, keeps one half of that and gives the other as a question of its own."""
         ...
 
     def packed(self) -> bytes:
@@ -104,9 +112,9 @@ class Pipe(asyncio.Protocol):
             self.close(error)
             return
         self.room += woken
-        if self._queued:
+        if len(self._queued) > woken:
             self._send()
-        elif woken > 1:
+        elif woken > 1 or self._queued:
             self._idle = False
             self.loop.call_soon(self._send)
         else:
@@ -120,11 +128,14 @@ class Pipe(asyncio.Protocol):
             self._looked_again = False
         self._idle = not queued and not self._sent
         ready = b""
+        if len(queued) == 1 and not self._sent:
+            queued += queued[0].divided()  # there is nothing else to keep the server busy with
         for question in queued:
             question.leave()
             self._sent.append(question)
-            ready += question.packed()
-            if len(ready) > _WRITE:
+            packed = question.packed()
+            ready += packed
+            if len(packed) > _LONG or len(ready) > _SEVERAL:
                 self._transport.write(ready)
                 ready = b""
         if ready:
@@ -181,6 +192,10 @@ class Single:
         """Nothing more can join it."""
 
     leave = wait
+
+    def divided(self) -> list[Question]:
+        """A command of its own is not divided."""
+        return []
 
     def packed(self) -> bytes:
         """The command."""

@@ -14,7 +14,7 @@ from ratelimit.keys import stored_key
 from ratelimit.outcome import LOOK, Charge
 from ratelimit.stores import redis_counter, redis_pipe, redis_plain
 from ratelimit.stores.redis import RedisStore
-from ratelimit.stores.redis_counter import RedisCounter
+from ratelimit.stores.redis_counter import DIVIDED, RedisCounter
 from ratelimit.stores.redis_plain import Taken, plain
 from ratelimit.testing import CALLERS, START
 from tests.servers import Server, ask, replica
@@ -93,9 +93,19 @@ class TestOnTheWire:
         counter = store.counter(HEAD, Rate.parse(kind))
         await warm(store, counter)
         proxy.reset()
-        found = await asyncio.gather(*(counter.atake(f"u{n}", 1, NOW) for n in range(31)))
-        assert [(passes, used((passes, state, 0))) for passes, state, _ in found] == [(True, 0)] * 31
+        found = await asyncio.gather(*(counter.atake(f"u{n}", 1, NOW) for n in range(DIVIDED)))
+        assert [(passes, used((passes, state, 0))) for passes, state, _ in found] == [(True, 0)] * DIVIDED
         assert (proxy.counts, proxy.round_trips) == ({"EVALSHA": 2}, 2)
+        await store.aclose()
+
+    async def test_many_are_two_commands_so_that_server_and_client_work_at_once(self, proxy: CountingProxy) -> None:
+        store = RedisStore(proxy.url, timeout=PATIENT)
+        counter = store.counter(HEAD, Rate.parse("100/h"))
+        await warm(store, counter)
+        proxy.reset()
+        found = await asyncio.gather(*(counter.atake("u", 1, NOW) for _ in range(2 + DIVIDED)))
+        assert [used(one) for one in found] == list(range(2 + DIVIDED))
+        assert [words[2] for words in proxy.commands] == ["1", str(DIVIDED // 2 + 1), str(DIVIDED // 2)]
         await store.aclose()
 
     async def test_a_command_has_no_more_checks_than_the_cap(
@@ -108,7 +118,6 @@ class TestOnTheWire:
         proxy.reset()
         found = await asyncio.gather(*(counter.atake("u", 1, NOW) for _ in range(31)))
         assert [used(one) for one in found] == list(range(31))
-        assert (proxy.counts, proxy.round_trips) == ({"EVALSHA": 5}, 2)  # one alone, then 8, 8, 8 and 6
         assert [words[2] for words in proxy.commands] == ["1", "8", "8", "8", "6"]
         await store.aclose()
 
@@ -134,9 +143,9 @@ class TestOnTheWire:
                 await counter.atake(caller, 1, NOW)
 
         proxy.reset()
-        await asyncio.gather(*(ask_again(f"u{n}") for n in range(20)))
-        # The first one is alone, and takes turns with the other nineteen.
-        assert (proxy.counts, proxy.round_trips) == ({"EVALSHA": 8}, 8)
+        await asyncio.gather(*(ask_again(f"u{n}") for n in range(DIVIDED - 1)))
+        # The first one is alone once, then they are together.
+        assert (proxy.counts, proxy.round_trips) == ({"EVALSHA": 5}, 5)
         await store.aclose()
 
     async def test_a_window_that_ends_meanwhile_begins_a_command(self, proxy: CountingProxy) -> None:
