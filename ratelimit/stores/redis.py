@@ -25,6 +25,7 @@ from ratelimit.stores.redis_clients import (
     sync_lines,
     target,
 )
+from ratelimit.stores.redis_cluster import ClusterCounter, Nodes
 from ratelimit.stores.redis_counter import RedisCounter
 from ratelimit.stores.redis_pipe import Pipe, PipeOpener
 from ratelimit.stores.redis_plain import plain
@@ -101,9 +102,12 @@ class RedisStore:
         self._given_async_client = async_client
         self._loops: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
 
-    def counter(self, head: str, rate: Rate) -> RedisCounter:
+    def counter(self, head: str, rate: Rate) -> RedisCounter | ClusterCounter:
         """See `Store.counter`."""
-        return RedisCounter(plain(head, rate, self._server_time), self._ask, self._aask, self._pipe)
+        of = plain(head, rate, self._server_time)
+        if self._target is not None and self._clustered:
+            return ClusterCounter(of, self._ask, self._nodes)
+        return RedisCounter(of, self._ask, self._aask, self._pipe)
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         """See `Store.apply`; one EVALSHA, on a cluster one for each caller among the charges."""
@@ -185,9 +189,8 @@ class RedisStore:
     async def aclear(self, charges: Sequence[Charge], now_us: int) -> None:
         """See `Store.aclear`; one DEL, on a cluster one for each caller among the charges."""
         with _STORE_ERRORS:
-            async with self._connected(self.timeout) as client:
-                for keys in self._deletions(charges, now_us):
-                    await client.execute_command("DEL", *keys)
+            for keys in self._deletions(charges, now_us):
+                await self._adelete(keys)
 
     def clear_caller(self, prefix: str, caller_tag: str) -> None:
         """See `Store.clear_caller`; walks the whole keyspace with SCAN, so keep it for administration."""
@@ -216,8 +219,7 @@ class RedisStore:
         """Closes the sync connections and those of the running event loop that this store opened."""
         own = self._loops.pop(asyncio.get_running_loop(), None)
         if own is not None and self._target is not None:
-            await own.opener.aclose()
-            await aclose_client(own.client)
+            await own.aclose()
         self.close()
 
     def _command(self, charges: Sequence[Charge], now_us: int, mode: int, taken_us: int) -> tuple[list[str], list[Any]]:
@@ -245,12 +247,24 @@ class RedisStore:
         return script.run(self._sync(), keys, args)
 
     async def _arun(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Runs a script: over the loop's one connection, on a cluster or a client handed in over redis-py's pool."""
-        if self._target is None or self._clustered:
+        """Runs a script: over a connection of the loop's own, or by a client that was handed in."""
+        own = self._own()
+        if own.nodes is not None:
+            return await own.nodes.run(script, keys, args)
+        if own.opener is not None:
+            return await script.piped(own.opener.pipe or await own.opener.open(), keys, args)
+        async with self._connected(self.timeout) as client:
+            return await script.arun(client, keys, args)
+
+    async def _adelete(self, keys: Sequence[str]) -> None:
+        own, deletion = self._own(), packed("DEL", *keys)
+        if own.nodes is not None:
+            await own.nodes.command(keys[0], deletion)
+        elif own.opener is not None:
+            await (own.opener.pipe or await own.opener.open()).command(deletion)
+        else:
             async with self._connected(self.timeout) as client:
-                return await script.arun(client, keys, args)
-        opener = self._own().opener
-        return await script.piped(opener.pipe or await opener.open(), keys, args)
+                await client.execute_command("DEL", *keys)
 
     def _ask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         with _STORE_ERRORS:
@@ -263,7 +277,13 @@ class RedisStore:
     def _pipe(self) -> Pipe | None:
         """The running loop's own connection, if it is open."""
         own = self._loops.get(asyncio.get_running_loop())
-        return own.opener.pipe if own is not None else None
+        return own.opener.pipe if own is not None and own.opener is not None else None
+
+    def _nodes(self) -> Nodes:
+        """The running loop's own connections to a cluster."""
+        nodes = self._own().nodes
+        assert nodes is not None
+        return nodes
 
     def _own(self) -> _LoopClient:
         loop = asyncio.get_running_loop()
@@ -271,7 +291,9 @@ class RedisStore:
         if own is None:
             for other in [other for other in list(self._loops) if other.is_closed()]:
                 self._loops.pop(other, None)  # its connections go with it
-            own = self._loops[loop] = _LoopClient(self._async_client_for_loop(), self._max_connections, self.timeout)
+            kind = self._target.kind if self._target is not None else ""
+            client = self._async_client_for_loop()
+            own = self._loops[loop] = _LoopClient(client, kind, self._max_connections, self.timeout)
         return own
 
     @asynccontextmanager
@@ -294,13 +316,15 @@ class RedisStore:
 class _LoopClient:
     """What belongs to one event loop: asyncio connections serve only the loop that opened them.
 
-    `places` are as many as connections, because the pools of clusters and sentinels would open ever more, or raise.
-    The first command starts the client and the others wait, because a cluster client loses connections when several do.
+    `kind` is the target's, empty for a client that was handed in: it has no connections of ours beside it. `places` are as
+    many as connections, because the pools of clusters and sentinels would open ever more, or raise. The first command
+    starts the client and the others wait, because a cluster client loses connections when several do.
     """
 
-    def __init__(self, client: Any, max_connections: int, timeout: float) -> None:
+    def __init__(self, client: Any, kind: str, max_connections: int, timeout: float) -> None:
         self.client = client
-        self.opener = PipeOpener(client, timeout)
+        self.nodes = Nodes(client, timeout) if kind == "cluster" else None
+        self.opener = PipeOpener(client.connection_pool, timeout) if kind in ("single", "sentinel") else None
         self.places = asyncio.Semaphore(max_connections)
         self.started = False
         self._starting = asyncio.Lock()
@@ -309,3 +333,11 @@ class _LoopClient:
         async with self._starting:
             await self.client.initialize()  # once: later calls of it find nothing to do
             self.started = True
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        if self.nodes is not None:
+            await self.nodes.aclose()
+        if self.opener is not None:
+            await self.opener.aclose()
+        await aclose_client(self.client)

@@ -118,7 +118,8 @@ def async_client(to: Target, timeout: float) -> Any:
         return redis.asyncio.Redis.from_pool(pool)
     if to.kind == "cluster":
         nodes = [AsyncClusterNode(host, port) for host, port in to.nodes]
-        return redis.asyncio.RedisCluster(startup_nodes=nodes, **{**common, **_cluster_retries(), **to.options})
+        options = {**common, **_cluster_retries(), **to.options, "protocol": 2}
+        return redis.asyncio.RedisCluster(startup_nodes=nodes, **options)
     sentinel = redis.asyncio.Sentinel(
         list(to.nodes), sentinel_kwargs=_sentinel_options(common), **{**common, **to.options, "protocol": 2}
     )

@@ -11,12 +11,12 @@ Rules:
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop, Future, get_running_loop
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ratelimit.stores.redis_pipe import Pipe, Question, Single, refusal
-from ratelimit.stores.redis_plain import Keys, Plain, Taken, command, errors
-from ratelimit.stores.redis_script import Script, packed
+from ratelimit.stores.redis_plain import Ask, AsyncAsk, Keys, Plain, Taken, command, errors, question, read_one, take
+from ratelimit.stores.redis_script import packed
 from ratelimit.stores.redis_wire import store_error
 
 MOST_CHECKS: Final = 64
@@ -25,9 +25,6 @@ MOST_CHECKS: Final = 64
 DIVIDED: Final = 12
 """So many are two parcels when they would be the only one on the way."""
 
-Ask = Callable[[Script, list[str], Sequence[int | str]], Any]
-"""Runs a script with keys and arguments; raises StoreError."""
-AsyncAsk = Callable[[Script, list[str], Sequence[int | str]], Awaitable[Any]]
 Asked = tuple[Future[Taken], str, int, int]
 """A check: who waits for it, its packed key, its cost and its time."""
 
@@ -44,7 +41,7 @@ class RedisCounter:
 
     def take(self, caller: str, cost: int, now_us: int) -> Taken:
         """Takes `cost` units for `caller` if they fit; one EVALSHA."""
-        return self._taken(self._ask(*self._question(caller, cost, now_us)), now_us)
+        return take(self._plain, self._ask, caller, cost, now_us)
 
     def atake(self, caller: str, cost: int, now_us: int) -> Awaitable[Taken]:
         """`take` for an event loop; one EVALSHA for all checks that come while another trip is on the way."""
@@ -74,17 +71,7 @@ class RedisCounter:
         return future
 
     async def _alone(self, caller: str, cost: int, now_us: int) -> Taken:
-        return self._taken(await self._aask(*self._question(caller, cost, now_us)), now_us)
-
-    def _question(self, caller: str, cost: int, now_us: int) -> tuple[Script, list[str], Sequence[int | str]]:
-        key = self._plain.keys(now_us).key(caller)
-        return self._plain.script, [key], self._plain.arguments([cost], [now_us])
-
-    def _taken(self, reply: Any, now_us: int) -> Taken:
-        try:
-            return self._plain.one_taken(reply, now_us)
-        except TypeError:
-            raise store_error(errors(self._plain, reply, 1)[0]) from None
+        return read_one(self._plain, await self._aask(*question(self._plain, caller, cost, now_us)), now_us)
 
 
 class Parcel:

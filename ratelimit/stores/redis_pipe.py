@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from ratelimit.stores.redis_reader import new_reader
@@ -219,10 +220,13 @@ def refusal() -> ConnectionError:
 
 
 class PipeOpener:
-    """Opens the pipe of one event loop: one attempt at a time, whose outcome all who wait for it share."""
+    """Opens a pipe of one event loop: one attempt at a time, whose outcome all who wait for it share.
 
-    def __init__(self, client: Any, timeout: float) -> None:
-        self._client = client
+    `pool` (redis-py's, or its node of a cluster) says how a connection is made, and makes none.
+    """
+
+    def __init__(self, pool: Any, timeout: float) -> None:
+        self._pool = pool
         self._timeout = timeout
         self._pipe: Pipe | None = None
         self._opening: asyncio.Task[Pipe] | None = None
@@ -251,32 +255,34 @@ class PipeOpener:
     async def _open(self) -> Pipe:
         if self._pipe is not None:
             await self._pipe.aclose()
-        pool = self._client.connection_pool
         # Its own timeouts would take a busy loop for a silent server.
         patient = {"socket_timeout": None, "socket_connect_timeout": None}
-        connection = pool.connection_class(**{**pool.connection_kwargs, **patient})
-        connecting = asyncio.create_task(connection.connect())
+        connection = self._pool.connection_class(**{**self._pool.connection_kwargs, **patient})
         try:
-            await self._patiently(connecting)
+            await patiently(connection.connect, self._timeout, "no connection")
         except BaseException:
-            connecting.cancel()
             await connection.disconnect(nowait=True)
             raise
         return Pipe(connection, self._timeout)
-
-    async def _patiently(self, connecting: asyncio.Task[None]) -> None:
-        """Waits twice the timeout, for a connection takes several trips; anew when it was the loop that was busy."""
-        loop = asyncio.get_running_loop()
-        late = True
-        while late:
-            due = loop.time() + 2 * self._timeout
-            done, _ = await asyncio.wait({connecting}, timeout=2 * self._timeout)
-            if done:
-                return connecting.result()
-            late = loop.time() - due >= self._timeout / 2
-        raise TimeoutError(f"no connection within {2 * self._timeout} s")
 
     def _opened(self, task: asyncio.Task[Pipe]) -> None:
         self._opening = None
         if not task.cancelled() and task.exception() is None:
             self._pipe = task.result()
+
+
+async def patiently(work: Callable[[], Coroutine[Any, Any, Any]], timeout: float, failure: str) -> None:  # noqa: ASYNC109
+    """Waits twice the timeout, for `work` takes several trips; anew when it was the loop that was busy."""
+    loop, task = asyncio.get_running_loop(), asyncio.create_task(work())
+    late = True
+    try:
+        while late:
+            due = loop.time() + 2 * timeout
+            done, _ = await asyncio.wait({task}, timeout=2 * timeout)
+            if done:
+                task.result()
+                return
+            late = loop.time() - due >= timeout / 2
+        raise TimeoutError(f"{failure} within {2 * timeout} s")
+    finally:
+        task.cancel()

@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
 from typing import Any, Final, Protocol
@@ -18,9 +18,14 @@ from ratelimit.algorithms.base import State
 from ratelimit.keys import encoded
 from ratelimit.rates import Rate
 from ratelimit.stores.redis_script import Script, word
+from ratelimit.stores.redis_wire import store_error
 
 Taken = tuple[bool, State, int]
 """Whether the check passes, the state before it, and the time (microseconds) that the store judged by."""
+
+Ask = Callable[[Script, list[str], Sequence[int | str]], Any]
+"""Runs a script with keys and arguments; raises `StoreError`."""
+AsyncAsk = Callable[[Script, list[str], Sequence[int | str]], Awaitable[Any]]
 
 MAX_KEYS: Final = 2048
 """Callers whose key a counter keeps packed."""
@@ -162,6 +167,24 @@ def command(of: Plain, keys: Sequence[str], costs: Sequence[int], times: Sequenc
     tail = _tail(arguments) if len(arguments) <= _ALIKE else "".join(map(word, arguments))
     called, number = of.script.called, len(keys)
     return f"*{3 + number + len(arguments)}\r\n{called}{_number(number)}{''.join(keys)}{tail}".encode("ascii")
+
+
+def question(of: Plain, caller: str, cost: int, now_us: int) -> tuple[Script, list[str], tuple[int | str, ...]]:
+    """A single check for a redis-py client: script, keys and arguments."""
+    return of.script, [of.keys(now_us).key(caller)], of.arguments((cost,), (now_us,))
+
+
+def read_one(of: Plain, reply: Any, now_us: int) -> Taken:
+    """What became of a single check. Raises `StoreError` for one that met an error."""
+    try:
+        return of.one_taken(reply, now_us)
+    except TypeError:
+        raise store_error(errors(of, reply, 1)[0]) from None
+
+
+def take(of: Plain, ask: Ask, caller: str, cost: int, now_us: int) -> Taken:
+    """A single check from a thread."""
+    return read_one(of, ask(*question(of, caller, cost, now_us)), now_us)
 
 
 def errors(of: Plain, reply: list[Any], checks: int) -> dict[int, Exception]:
