@@ -40,19 +40,18 @@ class Quota:
     def __init__(self, name: str, rate: Rate, counter: Counter | LocalCounter) -> None:
         self.name = name
         self.rate = rate
-        # Of a counter in memory, `decide`; of another, `take` and `atake`.
+        # Of a counter in memory, `decide` and `state`; of another, `take` and `atake`.
         self.decide: Decide | None = getattr(counter, "decide", None)
         self.take: Any = getattr(counter, "take", None)
         self.atake: Any = getattr(counter, "atake", None)
-        self._state = counter.state
+        self._state: Any = getattr(counter, "state", None)
         self._outcome = BY_NAME[rate.algorithm].outcome
 
     def part(self, caller: str, cost: int, taken: Taken) -> Part:
         """The figures of what was taken."""
         passes, found, at_us = taken
-        return Part(
-            self.name, self.rate, self._outcome(self._state(found, at_us), self.rate, cost, at_us, passes), caller
-        )
+        state = found if type(found) is tuple else self._state(found, at_us)
+        return Part(self.name, self.rate, self._outcome(state, self.rate, cost, at_us, passes), caller)
 
 
 class Prepared:

@@ -23,7 +23,10 @@ OWN_FRAMEWORK = {
 }
 # What a store of the core may import when it is opened.
 STORE_CLIENTS = {
-    **{f"stores/{name}.py": {"redis"} for name in ("redis", "redis_clients", "redis_script")},
+    **{
+        f"stores/{name}.py": {"redis"}
+        for name in ("redis", "redis_clients", "redis_cluster", "redis_script", "redis_threads")
+    },
     "stores/redis_reader.py": {"redis", "hiredis"},
     "conformance.py": {"pytest"},
 }

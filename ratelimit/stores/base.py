@@ -26,10 +26,6 @@ class Counter(Protocol):
         """`take` for an event loop, which it never blocks."""
         ...
 
-    def state(self, found: Any, at_us: int) -> tuple[int, ...]:
-        """What was found, as the rate's algorithm knows it at `at_us`, the time that it was judged by."""
-        ...
-
 
 class LocalCounter(Protocol):
     """A counter in this process's memory, which never waits and never fails, and makes the decision itself."""
@@ -38,8 +34,8 @@ class LocalCounter(Protocol):
         """Takes `cost` units, 1 or more, if they are there. `asked` is what the decision works its figures out from."""
         ...
 
-    def state(self, found: Any, at_us: int) -> tuple[int, ...]:
-        """See `Counter.state`."""
+    def state(self, found: int, at_us: int) -> tuple[int, ...]:
+        """What was found short of a state, as the rate's algorithm knows it at `at_us`, when it was judged."""
         ...
 
 

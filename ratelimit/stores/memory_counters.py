@@ -7,7 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from ratelimit.algorithms.base import BY_NAME, State
 from ratelimit.decision import Asked, Decision, taken
@@ -45,9 +45,9 @@ class AnyCounter:
         full_us = rate.capacity * rate.window_us // max(1, rate.limit) + MAX_SKEW_US
         self._span_us = full_us if rate.algorithm in _BUCKETS else rate.window_us
 
-    def state(self, found: Any, at_us: int) -> State:
-        """See `Counter.state`."""
-        return found  # type: ignore[no-any-return]
+    def state(self, found: int, at_us: int) -> State:
+        """Never asked for: states are found whole."""
+        raise AssertionError(found)
 
     def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
         """See `LocalCounter.decide`."""
@@ -82,9 +82,9 @@ class WindowCounter:
         self._long = whole
         self._limit = whole.rate.limit
 
-    def state(self, found: Any, at_us: int) -> State:
-        """See `Counter.state`."""
-        return found if type(found) is tuple else (found,)
+    def state(self, found: int, at_us: int) -> State:
+        """See `LocalCounter.state`."""
+        return (found,)
 
     def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
         """See `LocalCounter.decide`."""
@@ -123,9 +123,9 @@ class BucketCounter:
         self._limit, self._window_us = rate.limit, rate.window_us
         self._room = (rate.capacity - 1) * rate.window_us  # a level that leaves a unit
 
-    def state(self, found: Any, at_us: int) -> State:
-        """See `Counter.state`."""
-        return found if type(found) is tuple else (at_us, *divmod(found, self._window_us))
+    def state(self, found: int, at_us: int) -> State:
+        """See `LocalCounter.state`."""
+        return (at_us, *divmod(found, self._window_us))
 
     def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
         """See `LocalCounter.decide`."""

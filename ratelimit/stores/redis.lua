@@ -6,38 +6,20 @@
 --   its ban key or "0", lengths of its bans (us, by commas), member.
 -- Returns: 1 if all enforced charges pass else 0, the time, then for each charge: 1 if it passes else 0, until when it is
 --   banned (us, 0 if not), and three numbers of its state before it.
--- Numbers are whole and below 2^53; products that could be larger go through muldiv.
-local FIELDS, SKEW, EXACT = 11, 60000000, 9007199254740992
-local LONGEST = 316224000000  -- ten years in milliseconds, the longest that a window may last
+-- The scripts of numbers and states stand in front of it.
+local FIELDS = 11
 -- By the server's own clock, a time that a node read lies up to a round trip before the one the server read for it.
 local LATENCY = ARGV[1] == '0' and 1000000 or 0
 
 local now = tonumber(ARGV[1])
 if now == 0 then
   local time = redis.call('TIME')
-  now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  now = time[1] * 1000000 + time[2]
 end
 local mode = ARGV[2]
 local write, settling, taken = mode ~= '0', mode == '2', now - tonumber(ARGV[3])
 
-local function whole(number) return string.format('%.0f', number) end
-
-local function quotient(a, b)  -- of whole numbers; below 2^53 the division never rounds up to one
-  local q = math.floor(a / b)
-  return q, a - q * b
-end
-
-local function muldiv(a, b, d)  -- quotient and remainder of a * b / d, exact for b < 2^48 and d < 2^49
-  if a * b < EXACT then return quotient(a * b, d) end
-  local times, part = quotient(a, d)
-  local q, r = 0, 0
-  for place = 15, 0, -1 do  -- three bits of b at a time
-    local bits = math.floor(b / 8 ^ place) % 8
-    local more, rest = quotient(r * 8 + bits * part, d)
-    q, r = q * 8 + more, rest
-  end
-  return times * b + q, r
-end
+local function whole(number) return string.format(WHOLE, number) end
 
 local function numbers(text)
   local found = {}
@@ -56,27 +38,10 @@ local function read(charge)
     return {redis.call('SCARD', key) + new.count, known, 0}
   end
   local text = redis.call('GET', key)
-  local kept = text and numbers(text)
-  if kind == 'f' then return {kept and kept[1] or 0, 0, 0} end
-  if kind == 'a' then
-    if kept and now < kept[1] + charge.window and kept[1] - now <= SKEW then return {kept[1], kept[2], 0} end
-    return {now, 0, 0}
-  end
-  if kind == 's' then
-    local number = math.floor(now / charge.window)
-    if not kept or kept[1] * charge.window - now > SKEW or kept[1] < number - 1 then return {number, 0, 0} end
-    if kept[1] == number - 1 then return {number, 0, kept[2]} end
-    return kept
-  end
-  if not kept or kept[1] - now > SKEW then return {now, 0, 0} end
-  local elapsed = now - kept[1]
-  if elapsed <= 0 then return kept end
-  if elapsed / charge.window * charge.limit > kept[2] + 2 then return {now, 0, 0} end
-  local freed, share = muldiv(elapsed, charge.limit, charge.window)
-  local units, left = kept[2] - freed, kept[3] - share
-  if left < 0 then units, left = units - 1, left + charge.window end
-  if units < 0 then units, left = 0, 0 end
-  return {now, units, left}
+  if kind == 'f' then return {tonumber(text or 0) or 0, 0, 0} end
+  if kind == 'a' then return {anchored(text, charge.window, now)} end
+  if kind == 's' then return {sliding(text, charge.window, now)} end
+  return {bucket(text, charge.limit, charge.window, now)}
 end
 
 local function passes(charge, state)
@@ -86,12 +51,7 @@ local function passes(charge, state)
   if kind == 'd' then return state[2] == 1 or state[1] + cost <= charge.limit end
   if kind == 'f' then return state[1] + cost <= charge.limit end
   if kind == 'a' then return state[2] + cost <= charge.limit end
-  if kind == 's' then
-    local rest = math.min(charge.window, (state[1] + 1) * charge.window - now)
-    local carried, part = muldiv(rest, state[3], charge.window)
-    if part > 0 then carried = carried + 1 end
-    return state[2] + carried + cost <= charge.limit
-  end
+  if kind == 's' then return state[2] + carried(state[1], state[3], charge.window, now) + cost <= charge.limit end
   return state[2] + cost + (state[3] > 0 and 1 or 0) <= charge.capacity
 end
 
@@ -113,15 +73,11 @@ local function settle(charge, state)
   return take(charge, state)
 end
 
-local function lifetime(charge, state)  -- milliseconds, rounded up
-  local kind, us = charge.kind, 0
+local function expiry(charge, state)  -- milliseconds
+  local kind = charge.kind
   if kind == 'f' or kind == 'd' then return charge.lifetime end
-  if kind == 'a' then us = state[1] + charge.window - now end
-  if kind == 's' then us = (state[1] + 2) * charge.window - now end
-  if kind == 'b' then  -- only has to outlive the state: rounding up by a unit does no harm
-    us = state[1] - now + (state[2] + 1) * charge.window / math.max(1, charge.limit)
-  end
-  return whole(math.min(math.ceil(us / 1000) + 1, LONGEST))
+  if kind == 'b' then return bucket_lifetime(state[1], state[2], charge.limit, charge.window, now) end
+  return window_lifetime(kind, state[1], charge.window, now)
 end
 
 local exists = {}  -- by place: whether the key is there, with a lifetime
@@ -133,8 +89,8 @@ local function save(charge, state)
     if not exists[charge.key] then redis.call('PEXPIRE', key, charge.lifetime) end
     exists[charge.key] = true
   else
-    local text = whole(state[1]) .. ' ' .. whole(state[2]) .. ' ' .. whole(state[3])
-    redis.call('SET', key, text, 'PX', lifetime(charge, state))
+    local text = string.format(STATE, state[1], state[2], state[3])
+    redis.call('SET', key, text, 'PX', expiry(charge, state))
   end
 end
 
@@ -153,7 +109,7 @@ for i = 1, (#ARGV - 3) / FIELDS do
   if write and exists[charge.key] == nil then
     local rest = redis.call('PTTL', KEYS[charge.key])
     -- A key without a lifetime would stay for ever: heal it, even when the call is denied.
-    if rest == -1 then redis.call('PEXPIRE', KEYS[charge.key], lifetime(charge, charge.before)) end
+    if rest == -1 then redis.call('PEXPIRE', KEYS[charge.key], expiry(charge, charge.before)) end
     exists[charge.key] = rest ~= -2
   end
   if charge.ban > 0 and not settling then

@@ -13,14 +13,25 @@ from redis.cluster import RedisCluster
 from redis.exceptions import RedisClusterException, RedisError
 
 from ratelimit.algorithms.base import BY_NAME
-from ratelimit.errors import ConfigurationError, StoreError
+from ratelimit.errors import ConfigurationError
 from ratelimit.outcome import TAKE, Charge, Outcome
 from ratelimit.rates import Rate
-from ratelimit.stores.base import Counter
-from ratelimit.stores.redis_clients import Target, aclose_client, async_client, close_client, sync_client, target
-from ratelimit.stores.redis_pipe import PipeOpener
-from ratelimit.stores.redis_script import Script
-from ratelimit.stores.redis_wire import SETTLE, all_keys, arguments, pattern, read_outcomes
+from ratelimit.stores.redis_clients import (
+    Target,
+    aclose_client,
+    async_client,
+    close_client,
+    sync_client,
+    sync_lines,
+    target,
+)
+from ratelimit.stores.redis_cluster import ClusterCounter, Nodes
+from ratelimit.stores.redis_counter import RedisCounter
+from ratelimit.stores.redis_pipe import Pipe, PipeOpener
+from ratelimit.stores.redis_plain import plain
+from ratelimit.stores.redis_script import Script, packed
+from ratelimit.stores.redis_threads import Lines
+from ratelimit.stores.redis_wire import SETTLE, all_keys, arguments, pattern, read_outcomes, store_error
 from ratelimit.stores.slots import Apply, Step, by_slot, in_one_slot, split
 
 DEFAULT_TIMEOUT = 0.25
@@ -29,7 +40,7 @@ DEFAULT_MAX_CONNECTIONS = 64
 """For threads, and for the asyncio clients of clusters; else an event loop needs one connection."""
 
 _FAILURES = (RedisError, RedisClusterException, OSError, TimeoutError)  # the cluster's own is no RedisError
-_APPLY: Final = Script("redis.lua")
+_APPLY: Final = Script("redis_numbers.lua", "redis_bucket_state.lua", "redis_window_state.lua", "redis.lua")
 
 
 class _StoreErrors:
@@ -39,7 +50,7 @@ class _StoreErrors:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, _FAILURES):
-            raise StoreError(f"Redis: {type(error).__name__}: {error}") from error
+            raise store_error(error) from error
 
 
 _STORE_ERRORS: Final = _StoreErrors()
@@ -84,12 +95,19 @@ class RedisStore:
             isinstance(given, (RedisCluster, AsyncRedisCluster)) for given in (client, async_client)
         )
         self._client = client
+        self._lines: Lines | None = None  # for threads, where the connection is ours: not on a cluster
+        if self._target is not None and not self._clustered:
+            self._client = sync_client(self._target, timeout, max_connections)
+            self._lines = sync_lines(self._client, self._target, timeout, max_connections)
         self._given_async_client = async_client
         self._loops: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
 
-    def counter(self, head: str, rate: Rate) -> Counter | None:
+    def counter(self, head: str, rate: Rate) -> RedisCounter | ClusterCounter:
         """See `Store.counter`."""
-        return None
+        of = plain(head, rate, self._server_time)
+        if self._target is not None and self._clustered:
+            return ClusterCounter(of, self._ask, self._nodes)
+        return RedisCounter(of, self._ask, self._aask, self._pipe)
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         """See `Store.apply`; one EVALSHA, on a cluster one for each caller among the charges."""
@@ -138,41 +156,41 @@ class RedisStore:
     def _apply(self, charges: Sequence[Charge], now_us: int, mode: int) -> list[Outcome]:
         keys, args = self._command(charges, now_us, mode, now_us)
         with _STORE_ERRORS:
-            reply = _APPLY.run(self._sync(), keys, args)
+            reply = self._run(_APPLY, keys, args)
         return read_outcomes(charges, reply, mode, now_us)
 
     async def _aapply(self, charges: Sequence[Charge], now_us: int, mode: int) -> list[Outcome]:
         keys, args = self._command(charges, now_us, mode, now_us)
         with _STORE_ERRORS:
-            reply = await self._arun(keys, args)
+            reply = await self._arun(_APPLY, keys, args)
         return read_outcomes(charges, reply, mode, now_us)
 
     def settle(self, charges: Sequence[Charge], now_us: int, taken_us: int) -> None:
         """See `Store.settle`; one EVALSHA, on a cluster one for each caller among the charges."""
         with _STORE_ERRORS:
-            client = self._sync()
             for one in self._slots(charges):
-                _APPLY.run(client, *self._command(one, now_us, SETTLE, taken_us))
+                self._run(_APPLY, *self._command(one, now_us, SETTLE, taken_us))
 
     async def asettle(self, charges: Sequence[Charge], now_us: int, taken_us: int) -> None:
         """See `Store.asettle`; one EVALSHA, on a cluster one for each caller among the charges."""
         with _STORE_ERRORS:
             for one in self._slots(charges):
-                await self._arun(*self._command(one, now_us, SETTLE, taken_us))
+                await self._arun(_APPLY, *self._command(one, now_us, SETTLE, taken_us))
 
     def clear(self, charges: Sequence[Charge], now_us: int) -> None:
         """See `Store.clear`; one DEL, on a cluster one for each caller among the charges."""
         with _STORE_ERRORS:
-            client = self._sync()
             for keys in self._deletions(charges, now_us):
-                client.execute_command("DEL", *keys)
+                if self._lines is not None:
+                    self._lines.command(packed("DEL", *keys))
+                else:
+                    self._sync().execute_command("DEL", *keys)
 
     async def aclear(self, charges: Sequence[Charge], now_us: int) -> None:
         """See `Store.aclear`; one DEL, on a cluster one for each caller among the charges."""
         with _STORE_ERRORS:
-            async with self._connected(self.timeout) as client:
-                for keys in self._deletions(charges, now_us):
-                    await client.execute_command("DEL", *keys)
+            for keys in self._deletions(charges, now_us):
+                await self._adelete(keys)
 
     def clear_caller(self, prefix: str, caller: str) -> None:
         """See `Store.clear_caller`; walks the whole keyspace with SCAN, so keep it for administration."""
@@ -189,8 +207,11 @@ class RedisStore:
                     await client.execute_command("DEL", key)
 
     def close(self) -> None:
-        """Closes the sync connections that this store opened."""
-        if self._target is not None and self._client is not None:
+        """Closes the sync connections that this store opened; those in use, when their reply is in."""
+        if self._lines is not None:
+            self._lines.close()
+            close_client(self._client)
+        elif self._target is not None and self._client is not None:
             client, self._client = self._client, None
             close_client(client)
 
@@ -198,8 +219,7 @@ class RedisStore:
         """Closes the sync connections and those of the running event loop that this store opened."""
         own = self._loops.pop(asyncio.get_running_loop(), None)
         if own is not None and self._target is not None:
-            await own.opener.aclose()
-            await aclose_client(own.client)
+            await own.aclose()
         self.close()
 
     def _command(self, charges: Sequence[Charge], now_us: int, mode: int, taken_us: int) -> tuple[list[str], list[Any]]:
@@ -220,13 +240,50 @@ class RedisStore:
             self._client = sync_client(self._target, self.timeout, self._max_connections)
         return self._client
 
-    async def _arun(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Runs the script: over the loop's one connection, on a cluster or a client handed in over redis-py's pool."""
-        if self._target is None or self._clustered:
+    def _run(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Runs a script: over a connection of ours, on a cluster or a client handed in over redis-py's pool."""
+        if self._lines is not None:
+            return self._lines.run(script, keys, args)
+        return script.run(self._sync(), keys, args)
+
+    async def _arun(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Runs a script: over a connection of the loop's own, or by a client that was handed in."""
+        own = self._own()
+        if own.nodes is not None:
+            return await own.nodes.run(script, keys, args)
+        if own.opener is not None:
+            return await script.piped(own.opener.pipe or await own.opener.open(), keys, args)
+        async with self._connected(self.timeout) as client:
+            return await script.arun(client, keys, args)
+
+    async def _adelete(self, keys: Sequence[str]) -> None:
+        own, deletion = self._own(), packed("DEL", *keys)
+        if own.nodes is not None:
+            await own.nodes.command(keys[0], deletion)
+        elif own.opener is not None:
+            await (own.opener.pipe or await own.opener.open()).command(deletion)
+        else:
             async with self._connected(self.timeout) as client:
-                return await _APPLY.arun(client, keys, args)
-        opener = self._own().opener
-        return await _APPLY.piped(opener.pipe or await opener.open(), keys, args)
+                await client.execute_command("DEL", *keys)
+
+    def _ask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        with _STORE_ERRORS:
+            return self._run(script, keys, args)
+
+    async def _aask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        with _STORE_ERRORS:
+            return await self._arun(script, keys, args)
+
+    def _pipe(self) -> Pipe | None:
+        """The running loop's own connection, if it is open."""
+        own = self._loops.get(asyncio.get_running_loop())
+        return own.opener.pipe if own is not None and own.opener is not None else None
+
+    def _nodes(self) -> Nodes:
+        """The running loop's own connections to a cluster."""
+        nodes = self._own().nodes
+        assert nodes is not None
+        return nodes
 
     def _own(self) -> _LoopClient:
         loop = asyncio.get_running_loop()
@@ -234,7 +291,9 @@ class RedisStore:
         if own is None:
             for other in [other for other in list(self._loops) if other.is_closed()]:
                 self._loops.pop(other, None)  # its connections go with it
-            own = self._loops[loop] = _LoopClient(self._async_client_for_loop(), self._max_connections, self.timeout)
+            kind = self._target.kind if self._target is not None else ""
+            client = self._async_client_for_loop()
+            own = self._loops[loop] = _LoopClient(client, kind, self._max_connections, self.timeout)
         return own
 
     @asynccontextmanager
@@ -257,13 +316,15 @@ class RedisStore:
 class _LoopClient:
     """What belongs to one event loop: asyncio connections serve only the loop that opened them.
 
-    `places` are as many as connections, because the pools of clusters and sentinels would open ever more, or raise.
-    The first command starts the client and the others wait, because a cluster client loses connections when several do.
+    `kind` is the target's, empty for a client that was handed in: it has no connections of ours beside it. `places` are as
+    many as connections, because the pools of clusters and sentinels would open ever more, or raise. The first command
+    starts the client and the others wait, because a cluster client loses connections when several do.
     """
 
-    def __init__(self, client: Any, max_connections: int, timeout: float) -> None:
+    def __init__(self, client: Any, kind: str, max_connections: int, timeout: float) -> None:
         self.client = client
-        self.opener = PipeOpener(client, timeout)
+        self.nodes = Nodes(client, timeout) if kind == "cluster" else None
+        self.opener = PipeOpener(client.connection_pool, timeout) if kind in ("single", "sentinel") else None
         self.places = asyncio.Semaphore(max_connections)
         self.started = False
         self._starting = asyncio.Lock()
@@ -272,3 +333,11 @@ class _LoopClient:
         async with self._starting:
             await self.client.initialize()  # once: later calls of it find nothing to do
             self.started = True
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        if self.nodes is not None:
+            await self.nodes.aclose()
+        if self.opener is not None:
+            await self.opener.aclose()
+        await aclose_client(self.client)

@@ -2,8 +2,9 @@
 
 Rules:
 - No client retries by itself: redis-py would send a script again whose reply was lost, and count the call twice.
-- Threads take connections from a bounded pool that waits for a free one, for some timeouts; the pools of clusters and
-  sentinels do not wait. In an event loop the store itself bounds how many are in use.
+- Threads wait for a free connection, for some timeouts, when as many as allowed are in use; a cluster's pools do not wait.
+  In an event loop the store itself bounds how many are in use.
+- For what takes the connection over, it speaks RESP2, whatever the URL says: there the server only answers.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from redis.retry import Retry
 
 from ratelimit.errors import ConfigurationError
 from ratelimit.stores import redacted
+from ratelimit.stores.redis_threads import Lines
 
 # Clusters and sentinels have pools that raise at their bound instead of waiting; this one is out of the way.
 _NON_WAITING_CONNECTIONS = 1024
 # Waiting for a connection that other threads are using is not the server's silence: it may take some timeouts.
-_POOL_WAITS = 8
+_WAITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +86,23 @@ def sync_client(to: Target, timeout: float, max_connections: int) -> Any:
         "retry": Retry(NoBackoff(), 0),
     }
     if to.kind == "single":
-        common |= {"max_connections": max_connections, "timeout": _POOL_WAITS * timeout}
-        pool = redis.BlockingConnectionPool(**{**common, **to.options})
+        common |= {"max_connections": max_connections, "timeout": _WAITS * timeout}
+        pool = redis.BlockingConnectionPool(**{**common, **to.options, "protocol": 2})
         return redis.Redis.from_pool(pool)
     common["max_connections"] = _NON_WAITING_CONNECTIONS
     if to.kind == "cluster":
         nodes = [redis.cluster.ClusterNode(host, port) for host, port in to.nodes]
         return redis.RedisCluster(startup_nodes=nodes, **{**common, **_cluster_retries(), **to.options})
-    sentinel = redis.Sentinel(list(to.nodes), sentinel_kwargs=_sentinel_options(common), **{**common, **to.options})
+    sentinel = redis.Sentinel(
+        list(to.nodes), sentinel_kwargs=_sentinel_options(common), **{**common, **to.options, "protocol": 2}
+    )
     return sentinel.master_for(to.service)
+
+
+def sync_lines(client: Any, to: Target, timeout: float, max_connections: int) -> Lines:
+    """Connections of their own for the checks of threads, made as those of `sync_client(to)`. Makes none yet."""
+    most = int(to.options.get("max_connections", max_connections))
+    return Lines(client, most, float(to.options.get("timeout", _WAITS * timeout)))
 
 
 def async_client(to: Target, timeout: float) -> Any:
@@ -108,7 +118,8 @@ def async_client(to: Target, timeout: float) -> Any:
         return redis.asyncio.Redis.from_pool(pool)
     if to.kind == "cluster":
         nodes = [AsyncClusterNode(host, port) for host, port in to.nodes]
-        return redis.asyncio.RedisCluster(startup_nodes=nodes, **{**common, **_cluster_retries(), **to.options})
+        options = {**common, **_cluster_retries(), **to.options, "protocol": 2}
+        return redis.asyncio.RedisCluster(startup_nodes=nodes, **options)
     sentinel = redis.asyncio.Sentinel(
         list(to.nodes), sentinel_kwargs=_sentinel_options(common), **{**common, **to.options, "protocol": 2}
     )

@@ -2,39 +2,75 @@
 
 Rules:
 - redis-py makes the connection and its handshake (TLS, ACL, unix socket, sentinel); after that its bytes are ours.
-- A command is sent at once when nothing is on the way. What comes while something is, is sent together when a reply is in.
+- A command is sent at once when nothing is on the way. What comes while something is, is sent together when a reply is in:
+  at once if more waits than the reply woke, else at the end of the loop's turn, when the woken have asked again.
+- A question is one command for one or many checks, and may take more of them in until it is sent.
+- The server should work on one command while the replies of another are dealt with: a long one is written before the next
+  is packed, and a long one that is alone is sent in two halves.
 - A cancelled waiter's reply is read and dropped: it harms no other.
 - Silence is an outage, being busy is not. When something is on the way and nothing is heard for the timeout, the connection
   is given up, and every waiter hears of it. While replies come, a waiter waits its turn; and what has arrived is read
   before the clock is looked at, so that a busy loop is not taken for a silent server.
-- When too many commands are outstanding, a further one is refused at once, instead of waiting in vain.
+- When too many checks are outstanding, a further one is refused at once, instead of waiting in vain.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
 
 from ratelimit.stores.redis_reader import new_reader
 
 MAX_OUTSTANDING: Final = 10_000
-"""Commands that may wait for their reply; the outage policy answers for more."""
+"""Checks and other commands that may wait for their reply; the outage policy answers for more."""
+
+
+# Bytes that are written before the rest is packed: a long command, or several.
+_LONG: Final = 256
+_SEVERAL: Final = 4096
+
+
+class Question(Protocol):
+    """A command and those who wait for its reply."""
+
+    def wait(self) -> None:
+        """Is told that the command is not sent yet."""
+        ...
+
+    def leave(self) -> None:
+        """Is told that the command is sent now."""
+        ...
+
+    def divided(self) -> list[Question]:
+        """If it asks much, keeps one half of that and gives the other as a question of its own."""
+        ...
+
+    def packed(self) -> bytes:
+        """The command."""
+        ...
+
+    def answer(self, reply: Any) -> int:
+        """Takes the reply, which is an exception instance for an error. Returns how many were waiting for it."""
+        ...
 
 
 class Pipe(asyncio.Protocol):
-    """An open connection. `closed` tells whether it is to be replaced."""
+    """An open connection. `closed` tells whether it is to be replaced, `room` how many more checks may wait."""
 
     def __init__(self, connection: Any, timeout: float) -> None:
         self.closed = False
+        self.room = MAX_OUTSTANDING
+        self.loop = asyncio.get_running_loop()
         self._connection = connection
         self._timeout = timeout
-        self._loop = asyncio.get_running_loop()
         self._reader = new_reader()
-        self._waiting: deque[asyncio.Future[Any]] = deque()
-        self._heard = self._loop.time()
+        self._idle = True  # nothing is on the way, and nothing is to be sent at the end of this turn
+        self._sent: deque[Question] = deque()
+        self._queued: list[Question] = []
+        self._heard = self.loop.time()
         self._looked_again = False
-        self._queued: list[bytes] = []
         self._watch: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport = connection._writer.transport
         self._transport.set_protocol(self)
@@ -43,40 +79,68 @@ class Pipe(asyncio.Protocol):
         """A future of the reply; an error that the server answers is its exception."""
         if self.closed:
             raise ConnectionError("the connection is closed")
-        if len(self._waiting) >= MAX_OUTSTANDING:
-            raise ConnectionError(f"{MAX_OUTSTANDING} commands are waiting for their reply")
-        if self._waiting:
-            self._queued.append(packed)
-        else:
-            self._heard = self._loop.time()
-            self._looked_again = False
-            self._transport.write(packed)
-        future = self._loop.create_future()
-        self._waiting.append(future)
-        if self._watch is None:
-            self._watch = self._loop.call_later(self._timeout, self._look)
+        if self.room < 1:
+            raise refusal()
+        future = self.loop.create_future()
+        self.room -= 1
+        self.put(Single(packed, future))
         return future
+
+    def put(self, question: Question) -> None:
+        """Sends a command, or soon. Whoever puts it here takes the `room` for those who wait for it."""
+        if self._watch is None:
+            self._watch = self.loop.call_later(self._timeout, self._look)
+        if self._idle:
+            self._idle = False
+            self._heard = self.loop.time()
+            self._looked_again = False
+            self._sent.append(question)
+            self._transport.write(question.packed())
+        else:
+            self._queued.append(question)
+            question.wait()
 
     def data_received(self, data: bytes) -> None:
         """Gives replies to their waiters, and sends what has come meanwhile."""
-        self._heard = self._loop.time()
+        self._heard = self.loop.time()
         self._looked_again = False
+        reader, sent, woken = self._reader, self._sent, 0
         try:
-            self._reader.feed(data)
-            while (reply := self._reader.gets()) is not False:
-                future = self._waiting.popleft()
-                if future.done():
-                    continue
-                if isinstance(reply, Exception):
-                    future.set_exception(reply)
-                else:
-                    future.set_result(reply)
+            reader.feed(data)
+            while (reply := reader.gets()) is not False:
+                woken += sent.popleft().answer(reply)
         except (ConnectionError, IndexError) as error:  # what came is no reply, or nobody asked for it
             self.close(error)
             return
-        if self._queued:
-            self._transport.write(b"".join(self._queued))
-            self._queued.clear()
+        self.room += woken
+        if len(self._queued) > woken:
+            self._send()
+        elif woken > 1 or self._queued:
+            self._idle = False
+            self.loop.call_soon(self._send)
+        else:
+            self._idle = not sent
+
+    def _send(self) -> None:
+        """Sends what is queued."""
+        queued, self._queued = self._queued, []
+        if not self._sent:
+            self._heard = self.loop.time()
+            self._looked_again = False
+        self._idle = not queued and not self._sent
+        ready = b""
+        if len(queued) == 1 and not self._sent:
+            queued += queued[0].divided()  # there is nothing else to keep the server busy with
+        for question in queued:
+            question.leave()
+            self._sent.append(question)
+            packed = question.packed()
+            ready += packed
+            if len(packed) > _LONG or len(ready) > _SEVERAL:
+                self._transport.write(ready)
+                ready = b""
+        if ready:
+            self._transport.write(ready)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tells every waiter."""
@@ -89,11 +153,12 @@ class Pipe(asyncio.Protocol):
             self._watch.cancel()
             self._watch = None
         self._transport.abort()
+        waiting = [*self._sent, *self._queued]
+        self._sent.clear()
         self._queued.clear()
-        while self._waiting:
-            future = self._waiting.popleft()
-            if not future.done():
-                future.set_exception(error or ConnectionError("the server closed the connection"))
+        for question in waiting:
+            question.answer(error or ConnectionError("the server closed the connection"))
+        self.room = 0
 
     async def aclose(self) -> None:
         """`close`, and redis-py's part of it."""
@@ -103,24 +168,65 @@ class Pipe(asyncio.Protocol):
     def _look(self) -> None:
         """Gives up when the server has been silent for too long, else looks again when it will have been."""
         self._watch = None
-        if not self._waiting:
+        if not self._sent and not self._queued:
             return
-        left = self._heard + self._timeout - self._loop.time()
+        left = self._heard + self._timeout - self.loop.time()
         if left <= 0 and not self._looked_again:
             # A late timer may run before the socket is looked at; a timer of the loop's next turn runs after that.
             self._looked_again = True
-            self._watch = self._loop.call_later(0, self._look)
+            self._watch = self.loop.call_later(0, self._look)
         elif left <= 0:
             self.close(TimeoutError(f"nothing heard for {self._timeout} s"))
         else:
-            self._watch = self._loop.call_later(left, self._look)
+            self._watch = self.loop.call_later(left, self._look)
+
+
+class Single:
+    """A command of its own, whose reply `future` gets."""
+
+    __slots__ = ("_future", "_packed")
+
+    def __init__(self, packed: bytes, future: asyncio.Future[Any] | None = None) -> None:
+        self._packed, self._future = packed, future
+
+    def wait(self) -> None:
+        """Nothing more can join it."""
+
+    leave = wait
+
+    def divided(self) -> list[Question]:
+        """A command of its own is not divided."""
+        return []
+
+    def packed(self) -> bytes:
+        """The command."""
+        return self._packed
+
+    def answer(self, reply: Any) -> int:
+        """See `Question.answer`."""
+        if self._future is None:
+            return 0
+        if not self._future.done():  # else cancelled
+            if isinstance(reply, Exception):
+                self._future.set_exception(reply)
+            else:
+                self._future.set_result(reply)
+        return 1
+
+
+def refusal() -> ConnectionError:
+    """What one is told for whom there is no room."""
+    return ConnectionError(f"{MAX_OUTSTANDING} checks are waiting for their reply")
 
 
 class PipeOpener:
-    """Opens the pipe of one event loop: one attempt at a time, whose outcome all who wait for it share."""
+    """Opens a pipe of one event loop: one attempt at a time, whose outcome all who wait for it share.
 
-    def __init__(self, client: Any, timeout: float) -> None:
-        self._client = client
+    `pool` (redis-py's, or its node of a cluster) says how a connection is made, and makes none.
+    """
+
+    def __init__(self, pool: Any, timeout: float) -> None:
+        self._pool = pool
         self._timeout = timeout
         self._pipe: Pipe | None = None
         self._opening: asyncio.Task[Pipe] | None = None
@@ -149,32 +255,34 @@ class PipeOpener:
     async def _open(self) -> Pipe:
         if self._pipe is not None:
             await self._pipe.aclose()
-        pool = self._client.connection_pool
         # Its own timeouts would take a busy loop for a silent server.
         patient = {"socket_timeout": None, "socket_connect_timeout": None}
-        connection = pool.connection_class(**{**pool.connection_kwargs, **patient})
-        connecting = asyncio.create_task(connection.connect())
+        connection = self._pool.connection_class(**{**self._pool.connection_kwargs, **patient})
         try:
-            await self._patiently(connecting)
+            await patiently(connection.connect, self._timeout, "no connection")
         except BaseException:
-            connecting.cancel()
             await connection.disconnect(nowait=True)
             raise
         return Pipe(connection, self._timeout)
-
-    async def _patiently(self, connecting: asyncio.Task[None]) -> None:
-        """Waits twice the timeout, for a connection takes several trips; anew when it was the loop that was busy."""
-        loop = asyncio.get_running_loop()
-        late = True
-        while late:
-            due = loop.time() + 2 * self._timeout
-            done, _ = await asyncio.wait({connecting}, timeout=2 * self._timeout)
-            if done:
-                return connecting.result()
-            late = loop.time() - due >= self._timeout / 2
-        raise TimeoutError(f"no connection within {2 * self._timeout} s")
 
     def _opened(self, task: asyncio.Task[Pipe]) -> None:
         self._opening = None
         if not task.cancelled() and task.exception() is None:
             self._pipe = task.result()
+
+
+async def patiently(work: Callable[[], Coroutine[Any, Any, Any]], timeout: float, failure: str) -> None:  # noqa: ASYNC109
+    """Waits twice the timeout, for `work` takes several trips; anew when it was the loop that was busy."""
+    loop, task = asyncio.get_running_loop(), asyncio.create_task(work())
+    late = True
+    try:
+        while late:
+            due = loop.time() + 2 * timeout
+            done, _ = await asyncio.wait({task}, timeout=2 * timeout)
+            if done:
+                task.result()
+                return
+            late = loop.time() - due >= timeout / 2
+        raise TimeoutError(f"{failure} within {2 * timeout} s")
+    finally:
+        task.cancel()

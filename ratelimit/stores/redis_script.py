@@ -13,11 +13,15 @@ from ratelimit.stores.redis_pipe import Pipe
 
 
 class Script:
-    """A Lua script and its digest. The server may forget it at any time (restart, failover, SCRIPT FLUSH)."""
+    """A Lua script, from one file or several in a row, and its digest.
 
-    def __init__(self, name: str) -> None:
-        self.source = (files("ratelimit.stores") / name).read_text("utf-8")
+    The server may forget it at any time (restart, failover, SCRIPT FLUSH).
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.source = "".join((files("ratelimit.stores") / name).read_text("utf-8") for name in names)
         self.digest = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+        self.called = word("EVALSHA") + word(self.digest)
 
     def run(self, client: Any, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """One EVALSHA. A server that does not know the script has done nothing: load it and ask again."""
@@ -52,3 +56,9 @@ def packed(*words: str | int) -> bytes:
     texts = list(map(str, words))
     body = "".join([f"${len(text)}\r\n{text}\r\n" for text in texts])
     return f"*{len(texts)}\r\n{body}".encode("ascii")
+
+
+def word(text: object) -> str:
+    """A word of a command, as the server reads it. It is ASCII."""
+    written = str(text)
+    return f"${len(written)}\r\n{written}\r\n"

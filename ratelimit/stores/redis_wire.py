@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ratelimit.algorithms.base import algorithm_of, units_of
+from ratelimit.errors import StoreError
 from ratelimit.keys import caller_tag, stored_key
 from ratelimit.outcome import LOOK, Charge, Outcome
 from ratelimit.transaction import Verdict, outcomes
@@ -65,3 +66,10 @@ def read_outcomes(charges: Sequence[Charge], reply: Sequence[Any], mode: int, nu
 def pattern(prefix: str, caller: str) -> str:
     literal = re.sub(r"([][*?^\\])", r"\\\1", caller_tag(caller))
     return f"{prefix}:*:{literal}:*"
+
+
+def store_error(error: BaseException) -> StoreError:
+    """What went wrong on the way to Redis or there, as a caller is told."""
+    told = StoreError(f"Redis: {type(error).__name__}: {error}")
+    told.__cause__ = error
+    return told

@@ -1,4 +1,4 @@
-"""A store that answers by its counters where it can, as the engine asks it."""
+"""A store whose counters take every charge that they can take, as the engine asks it."""
 
 from __future__ import annotations
 
@@ -7,33 +7,55 @@ from typing import Any
 
 from ratelimit.outcome import TAKE, Charge, Outcome
 from ratelimit.prepared import Quota
+from ratelimit.stores.base import Store
 
 
-class Counted:
-    """`store`, but a single plain charge is asked of a counter. `asked` is how many were."""
+def is_plain(charges: Sequence[Charge], mode: int) -> bool:
+    """Whether a counter can take them."""
+    if len(charges) != 1 or mode != TAKE:
+        return False
+    (charge,) = charges
+    return charge.enforce and not charge.bans_us and charge.member is None and charge.cost > 0
 
-    def __init__(self, store: Any) -> None:
+
+class General:
+    """The store as it is. `counted` tells how often a counter took a charge."""
+
+    def __init__(self, store: Store) -> None:
+        self.counted = 0
+        self.holds = store.holds
+        self.settle, self.clear, self.close = store.settle, store.clear, store.close
         self._store = store
-        self._quotas: dict[Any, Quota] = {}
-        self.asked = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
-        charge = charges[0]
-        plain = charge.enforce and charge.cost > 0 and charge.member is None and not charge.bans_us
-        if mode != TAKE or len(charges) > 1 or not plain:
-            found: list[Outcome] = self._store.apply(charges, now_us, mode)
-            return found
-        place = charge.head, charge.rate
-        quota = self._quotas.get(place) or self._quotas.setdefault(place, self._quota(charge))
-        self.asked += 1
-        if quota.decide is not None:
-            decision = quota.decide(quota, charge.caller, charge.cost, now_us)
-            assert decision.allowed == decision.parts[0].outcome.allowed
-            return [part.outcome for part in decision.parts]
-        return [quota.part(charge.caller, charge.cost, quota.take(charge.caller, charge.cost, now_us)).outcome]
+        return self._store.apply(charges, now_us, mode)
+
+
+class Counted(General):
+    """With its counters."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._quotas: dict[Any, Quota] = {}
+
+    def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
+        if not is_plain(charges, mode):
+            return super().apply(charges, now_us, mode)
+        (charge,) = charges
+        self.counted += 1
+        quota, caller, cost = self._quota(charge), charge.caller, charge.cost
+        if quota.decide is None:
+            return [quota.part(caller, cost, quota.take(caller, cost, now_us)).outcome]
+        decision = quota.decide(quota, caller, cost, now_us)
+        (part,) = decision.parts
+        assert decision.allowed == part.outcome.allowed
+        return [part.outcome]
 
     def _quota(self, charge: Charge) -> Quota:
-        return Quota(charge.rule, charge.rate, self._store.counter(charge.head, charge.rate))
+        """Kept, as the engine keeps it: what a counter remembers must not mislead it."""
+        place = charge.head, charge.rate
+        if place not in self._quotas:
+            counter = self._store.counter(charge.head, charge.rate)
+            assert counter is not None
+            self._quotas[place] = Quota(charge.rule, charge.rate, counter)
+        return self._quotas[place]

@@ -80,10 +80,11 @@ def random_rate(random: Random, algorithm: str, window: int) -> Rate:
 
 @dataclass
 class World:
-    """Some rules, the model of what they have counted, and the clock."""
+    """Some rules, the model of what they have counted, and the clock. Plain rules enforce one rate, without bans."""
 
     random: Random
     caller: str
+    plain: bool = False
     model: Model = field(default_factory=Model)
     now_us: int = 0
     rules: list[Ruled] = field(default_factory=list)
@@ -94,7 +95,8 @@ class World:
     def start(self, algorithms: Sequence[str], rules: int) -> None:
         self.now_us = START * SECOND + self.random.randrange(86_400 * SECOND)
         for number in range(rules):
-            self.rules.append(self._rule(f"r{number}", algorithms))
+            make = self._plain_rule if self.plain else self._rule
+            self.rules.append(make(f"r{number}", algorithms))
         if self.random.random() < 0.5:
             self._move(self._edge())
 
@@ -118,12 +120,17 @@ class World:
         windows = windows if len(windows) > 1 else [self.random.choice(WINDOWS)]
         kinds = ["fixed" if distinct else self.random.choice(algorithms) for _ in windows]
         meters = [
-            Meter(f"{head}~{window}", random_rate(self.random, kind, window))
+            Meter(f"{head}~{window}s", random_rate(self.random, kind, window))
             for kind, window in zip(kinds, windows, strict=True)
         ]
         bans_us = () if distinct else tuple(seconds * SECOND for seconds in self.random.choice(BANS))
         ban_head = head if bans_us else ""
         return Ruled(name, meters, self.random.random() < 0.75, bans_us, self.caller, ban_head, distinct)
+
+    def _plain_rule(self, name: str, algorithms: Sequence[str]) -> Ruled:
+        window = self.random.choice(WINDOWS)
+        rate = random_rate(self.random, self.random.choice(algorithms), window)
+        return Ruled(name, [Meter(f"rl:{name}~{window}s", rate)], True, (), self.caller, "", False)
 
     def _meter(self) -> Meter:
         return self.random.choice(self.random.choice(self.rules).meters)
@@ -210,10 +217,10 @@ class World:
 
 
 def sequence(
-    random: Random, caller: str, algorithms: Sequence[str] = ALGORITHMS, rules: int | None = None
+    random: Random, caller: str, algorithms: Sequence[str] = ALGORITHMS, rules: int | None = None, plain: bool = False
 ) -> list[Step]:
     """Eight to thirty calls for one caller, on one to four rules."""
-    world = World(random, caller)
+    world = World(random, caller, plain)
     world.start(algorithms, rules or random.choice((1, 1, 2, 3, 4)))
     for _ in range(random.randint(8, 30)):
         world.step()

@@ -15,8 +15,10 @@ import redis
 
 from ratelimit import Limiter, Policy, Rate, Rule
 from ratelimit.outcome import Charge
+from ratelimit.stores.base import Store
 from ratelimit.stores.redis import RedisStore
-from ratelimit.testing import FakeClock
+from ratelimit.testing import START, FakeClock
+from tests.model.counted import Counted, General
 from tests.model.sequences import Step, play, sequence
 from tests.wire import CountingProxy
 
@@ -56,7 +58,7 @@ class Monitor:
         return found
 
 
-def answered(store: RedisStore, step: Step) -> list[Any]:
+def answered(store: Store, step: Step) -> list[Any]:
     return [outcome for _, found in play(store, [step]) for outcome in found]
 
 
@@ -92,6 +94,59 @@ def test_a_refused_call_writes_nothing_but_its_ban(client: redis.Redis, redis_ur
     store.close()
     assert refused > 400
     assert bans > 100
+
+
+def test_a_check_that_a_counter_refuses_writes_nothing(client: redis.Redis, redis_url: str) -> None:
+    store = Counted(RedisStore(redis_url, timeout=PATIENT, server_time=False))
+    refused = 0
+    with Monitor(client) as monitor:
+        for seed in range(150):
+            steps = [step for step in sequence(Random(seed), f"u{seed}", rules=1, plain=True) if step.expected]
+            found = [answered(store, step) for step in steps]
+            runs = [run for run in monitor.runs() if run]
+            for step, outcomes, run in zip(steps, found, runs, strict=True):
+                if refusing(step.charges, outcomes):
+                    refused += 1
+                    assert not list(writes(run)), seed
+    store.close()
+    assert refused > 400
+
+
+def test_counters_write_what_the_general_script_writes(client: redis.Redis, redis_url: str) -> None:
+    store = RedisStore(redis_url, timeout=PATIENT, server_time=False)
+    told = 0
+    with Monitor(client) as monitor:
+        for seed in range(150):
+            steps = sequence(Random(seed), f"u{seed}", rules=1, plain=True)
+            written = []
+            for wrapped in (General(store), Counted(store)):
+                for step in steps:
+                    answered(wrapped, step)
+                written.append([list(writes(run)) for run in monitor.runs() if run])
+                client.flushall()
+            assert written[0] == written[1], seed
+            told += sum(map(len, written[0]))
+    store.close()
+    assert told > 1000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_without_a_lifetime_is_given_one_by_its_counter(client: redis.Redis, redis_url: str, kind: str) -> None:
+    store, rate = RedisStore(redis_url, timeout=PATIENT, server_time=False), Rate.parse(kind)
+    now_us = START * 1_000_000
+    store.counter("rl:g", rate).take("u", 5, now_us)
+    (key,) = client.keys()
+    lifetime = client.pttl(key)
+    for asked, cost in ((rate, 1), (rate, 1000), (replace(rate, limit=0), 1)):
+        assert client.persist(key)
+        store.counter("rl:g", asked).take("u", cost, now_us)
+        assert 0 < client.pttl(key) <= 7_200_000
+    assert client.delete(key)
+    store.counter("rl:g", rate).take("u", 5, now_us)
+    assert client.pexpire(key, lifetime // 2)
+    store.counter("rl:g", replace(rate, limit=0)).take("u", 1, now_us)
+    assert client.pttl(key) <= lifetime // 2
+    store.close()
 
 
 def test_every_write_of_a_key_brings_its_lifetime(client: redis.Redis, redis_url: str) -> None:

@@ -9,15 +9,13 @@ from random import Random
 import redis
 
 from ratelimit.rates import MAX_LIMIT, MAX_WINDOW
-from tests.model.tape import SCRIPT
+from ratelimit.stores.redis_script import Script
 
 EXACT = 2**53
 LARGEST_B, LARGEST_D = 2**48, 2**49
 WINDOW_US = MAX_WINDOW * 1_000_000
-START, END = SCRIPT.index("local function whole("), SCRIPT.index("local function numbers(")
 CALL = f"""
-local EXACT = {EXACT}
-{SCRIPT[START:END]}
+{Script("redis_numbers.lua").source}
 local found = {{}}
 for at, case in ipairs(cjson.decode(ARGV[1])) do
   local q, r
@@ -26,7 +24,7 @@ for at, case in ipairs(cjson.decode(ARGV[1])) do
   else
     q, r = quotient(tonumber(case[1]), tonumber(case[2]))
   end
-  found[at] = whole(q) .. ' ' .. whole(r)
+  found[at] = string.format('%.0f %.0f', q, r)
 end
 return found
 """

@@ -25,7 +25,7 @@ REPLY = b"*3\r\n:1\r\n:-7\r\n*2\r\n$5\r\nab\r\nc\r\n$-1\r\n+OK\r\n-NOSCRIPT none
 
 
 def opener(url: str, timeout: float = PATIENT) -> PipeOpener:
-    return PipeOpener(async_client(target(url), timeout), timeout)
+    return PipeOpener(async_client(target(url), timeout).connection_pool, timeout)
 
 
 class TestPipe:
@@ -188,7 +188,7 @@ class TestPipe:
         pipe = await own.open()
         await pipe.command(packed("PING"))
         looked = asyncio.Event()
-        pipe._loop.call_later(0.02, looked.set)
+        pipe.loop.call_later(0.02, looked.set)
         await looked.wait()
         assert pipe._watch is None
         assert await pipe.command(packed("PING")) == b"PONG"

@@ -1,0 +1,264 @@
+"""A cluster's connections for one event loop: one to each node, which all checks of its slots share.
+
+Rules:
+- redis-py says which node has which slot, and how a connection to it is made. After that the bytes are ours: see `Pipe`.
+- An errand is a command for one slot. Those that come while something is on the way to their node are sent together.
+- MOVED and ASK say that nothing was done: the errand goes to the node that they name, a few times at most. After MOVED the
+  map of the slots is read anew.
+- A node that is lost is told to those who wait for it, and the map is read anew before the next errand.
+- Reading the map and opening connections is done once for all who wait for it; a waiter that is cancelled harms no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from redis.crc import key_slot
+from redis.exceptions import RedisClusterException, RedisError
+
+from ratelimit.errors import StoreError
+from ratelimit.keys import caller_tag
+from ratelimit.stores import redis_pipe, redis_plain
+from ratelimit.stores.redis_pipe import Pipe, PipeOpener, Question, Single, patiently, refusal
+from ratelimit.stores.redis_plain import Ask, Plain, Taken, command, read_one, take
+from ratelimit.stores.redis_script import Script, packed
+from ratelimit.stores.redis_wire import store_error
+
+TURNS: Final = 5
+"""How often an errand is sent elsewhere."""
+_FAILURES: Final = (RedisError, RedisClusterException, OSError)
+_ASKING: Final = packed("ASKING")
+
+
+class Nodes:
+    """The connections of one event loop."""
+
+    def __init__(self, client: Any, timeout: float) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._client = client
+        self._nodes = client.nodes_manager
+        self._timeout = timeout
+        self._begun = False
+        self._stale = True  # the map of the slots
+        self._reading: asyncio.Task[None] | None = None
+        self._openers: dict[str, PipeOpener] = {}
+        self._routes: dict[int, Pipe] = {}
+        self._searches: set[asyncio.Task[None]] = set()
+
+    async def run(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Runs a script whose keys are in one slot."""
+        asked = packed("EVALSHA", script.digest, len(keys), *keys, *args)
+        errand = Errand(self, slot_of(keys[0]), asked, script)
+        self.send(errand)
+        return await errand.future
+
+    async def command(self, key: str, packed: bytes) -> Any:
+        """The reply to a command whose keys are in the slot of `key`."""
+        errand = Errand(self, slot_of(key), packed, None)
+        self.send(errand)
+        return await errand.future
+
+    def send(self, errand: Errand) -> None:
+        """Sends it to its node, as soon as that is connected."""
+        pipe = self._routes.get(errand.slot)
+        if pipe is None or pipe.closed:
+            self.search(errand)
+        elif pipe.room < 1:
+            errand.answer(refusal())
+        else:
+            errand.go(pipe)
+
+    def search(self, errand: Errand) -> None:
+        """Sends it once its node is known and connected."""
+        if len(self._searches) >= redis_pipe.MAX_OUTSTANDING:
+            errand.answer(refusal())
+            return
+        search = self.loop.create_task(self._search(errand))
+        self._searches.add(search)
+        search.add_done_callback(self._searches.discard)
+
+    def doubt(self) -> None:
+        """Has the map read anew before the next search. Nodes that are connected are not searched for."""
+        self._stale = True
+
+    def moved(self, slot: int) -> None:
+        """Is told that a slot is elsewhere."""
+        self._routes.pop(slot, None)
+        self.doubt()
+
+    async def aclose(self) -> None:
+        """Closes the connections; whoever waits hears of it."""
+        for task in [*self._searches, *([self._reading] if self._reading else [])]:
+            task.cancel()
+        for opener in self._openers.values():
+            await opener.aclose()
+
+    async def _search(self, errand: Errand) -> None:
+        try:
+            pipe = await self._pipe(errand)
+        except _FAILURES as error:
+            errand.answer(error)
+        except asyncio.CancelledError:
+            errand.answer(ConnectionError("the store was closed"))
+            raise
+        else:
+            if pipe.room < 1:
+                errand.answer(refusal())
+            elif not errand.future.done():
+                errand.go(pipe)
+
+    async def _pipe(self, errand: Errand) -> Pipe:
+        if self._stale or (errand.address and errand.address not in self._nodes.nodes_cache):
+            await self._read_map()
+        opener = self._opener(errand)
+        try:
+            pipe = opener.pipe or await opener.open()
+        except _FAILURES:
+            self.doubt()
+            await self._read_map()
+            another = self._opener(errand)
+            if another is opener:
+                raise
+            pipe = another.pipe or await another.open()
+        if not errand.asking:
+            self._routes[errand.slot] = pipe
+        return pipe
+
+    def _opener(self, errand: Errand) -> PipeOpener:
+        node = self._nodes.nodes_cache.get(errand.address)
+        if node is None:
+            nodes = self._nodes.slots_cache.get(errand.slot)
+            if not nodes:
+                self.doubt()
+                raise ConnectionError(f"no node has slot {errand.slot}")
+            node = nodes[0]
+        opener = self._openers.get(node.name)
+        if opener is None:
+            opener = self._openers[node.name] = PipeOpener(node, self._timeout)
+        return opener
+
+    async def _read_map(self) -> None:
+        if self._reading is None:
+            # Only a client that was initialized closes its connections in the end.
+            reading = self._nodes.initialize if self._begun else self._client.initialize
+            self._reading = self.loop.create_task(patiently(reading, self._timeout, "no map of the cluster"))
+            self._reading.add_done_callback(self._read)
+        await asyncio.shield(self._reading)
+
+    def _read(self, task: asyncio.Task[None]) -> None:
+        self._reading = None
+        if not task.cancelled() and task.exception() is None:
+            self._begun, self._stale = True, False
+
+
+class Errand:
+    """A command for one slot. `future` gets its reply, or for a check of `of` what became of it."""
+
+    __slots__ = (
+        *("_loaded", "_nodes", "_now_us", "_of", "_packed", "_pipe", "_script", "_turns"),
+        *("address", "asking", "future", "slot"),
+    )
+
+    def __init__(
+        self, nodes: Nodes, slot: int, command: bytes, script: Script | None, of: Plain | None = None, now_us: int = 0
+    ) -> None:
+        self._nodes, self.slot, self._packed, self._script, self._of, self._now_us = (
+            *(nodes, slot, command, script, of, now_us),
+        )
+        self.future: Future[Any] = nodes.loop.create_future()
+        self._pipe: Pipe | None = None
+        self._loaded: Pipe | None = None
+        self._turns, self.address, self.asking = TURNS, "", False
+
+    def go(self, pipe: Pipe) -> None:
+        """Is sent over `pipe`, which has room."""
+        self._pipe = pipe
+        pipe.room -= 1
+        self._put(pipe)
+
+    def wait(self) -> None:
+        """Nothing more can join it."""
+
+    leave = wait
+
+    def divided(self) -> list[Question]:
+        """It is not divided."""
+        return []
+
+    def packed(self) -> bytes:
+        """The command."""
+        return self._packed
+
+    def answer(self, reply: Any) -> int:
+        """See `Question.answer`."""
+        if self.future.done():  # cancelled
+            return 1
+        if isinstance(reply, Exception):
+            return self._failed(reply)
+        try:
+            self.future.set_result(reply if self._of is None else read_one(self._of, reply, self._now_us))
+        except StoreError as error:  # about the key
+            self.future.set_exception(error)
+        return 1
+
+    def _failed(self, error: Exception) -> int:
+        kind, _, rest = str(error).partition(" ")
+        if kind == "NOSCRIPT" and self._script and self._pipe and self._loaded is not self._pipe:
+            self._loaded = self._pipe
+            self._pipe.put(Single(packed("SCRIPT", "LOAD", self._script.source)))
+            self._put(self._pipe)
+            return 0
+        if kind in ("MOVED", "ASK") and self._turns:
+            self._turns -= 1
+            self.address, self.asking = rest.partition(" ")[2], kind == "ASK"
+            if not self.asking:
+                self._nodes.moved(self.slot)
+            self._nodes.search(self)
+            return 1
+        if isinstance(error, OSError) or kind == "CLUSTERDOWN":
+            self._nodes.doubt()
+        self.future.set_exception(store_error(error))
+        return 1
+
+    def _put(self, pipe: Pipe) -> None:
+        if self.asking:
+            pipe.put(Single(_ASKING))
+        pipe.put(self)
+
+
+class ClusterCounter:
+    """A `RedisCounter` for a cluster: callers have slots of their own, so every check is a command."""
+
+    def __init__(self, of: Plain, ask: Ask, nodes: Callable[[], Nodes]) -> None:
+        self._plain, self._ask, self._nodes = of, ask, nodes
+        self._slots: dict[str, int] = Slots()
+
+    def take(self, caller: str, cost: int, now_us: int) -> Taken:
+        """Takes `cost` units for `caller` if they fit; one EVALSHA."""
+        return take(self._plain, self._ask, caller, cost, now_us)
+
+    def atake(self, caller: str, cost: int, now_us: int) -> Awaitable[Taken]:
+        """`take` for an event loop."""
+        of, nodes = self._plain, self._nodes()
+        asked = command(of, (of.keys(now_us)[caller],), (cost,), (now_us,))
+        errand = Errand(nodes, self._slots[caller], asked, of.script, of, now_us)
+        nodes.send(errand)
+        return errand.future
+
+
+class Slots(dict[str, int]):
+    """The slot of each caller."""
+
+    def __missing__(self, caller: str) -> int:
+        if len(self) >= redis_plain.MAX_KEYS:
+            self.clear()
+        found = self[caller] = slot_of(caller_tag(caller))
+        return found
+
+
+def slot_of(key: str) -> int:
+    """The slot that a key is in."""
+    return int(key_slot(key.encode("ascii")))
