@@ -18,14 +18,6 @@ _REMEMBERED: Final = 1024
 _LONGEST: Final = 256
 """Characters of a rule's name that are worth remembering what headers call it."""
 
-_RAW_NAMES: Final = {
-    name: name.lower().encode()
-    for name in (
-        *("Retry-After", "RateLimit-Policy", "RateLimit"),
-        *("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"),
-    )
-}
-
 
 def response_headers(decision: Decision, style: str = "none") -> dict[str, str]:
     """See `Decision.headers`. An unknown style is a `ConfigurationError`."""
@@ -51,9 +43,16 @@ def response_headers(decision: Decision, style: str = "none") -> dict[str, str]:
 
 def raw_headers(decision: Decision, style: str = "none") -> list[tuple[bytes, bytes]]:
     """`response_headers` as an ASGI application sends them: bytes, the names in lower case."""
-    if style == "none" and decision.allowed:
-        return []
-    return [(_RAW_NAMES[name], text.encode()) for name, text in response_headers(decision, style).items()]
+    if decision.allowed:
+        if style == "none":
+            return []
+        if style == "x" and _enforced(decision.parts):  # what most servers that have a style send with every response
+            return [
+                (b"x-ratelimit-limit", b"%d" % decision.limit),
+                (b"x-ratelimit-remaining", b"%d" % decision.remaining),
+                (b"x-ratelimit-reset", b"%d" % ceil(decision.reset_after)),
+            ]
+    return [(name.lower().encode(), text.encode()) for name, text in response_headers(decision, style).items()]
 
 
 def _enforced(parts: Sequence[Part]) -> Sequence[Part]:
