@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.rates import CATEGORY, LIMIT, WINDOW
 from ratelimit import Limiter, RateLimits
+from ratelimit.headers import raw_headers
 from ratelimit.identity import resolve
 
 Scope = MutableMapping[str, Any]
@@ -38,19 +39,19 @@ def limited(app: App, limiter: Limiter, style: str = "none") -> App:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         identity = resolve(scope["headers"], scope["client"][0], settings=limiter.settings)
         decision = await limiter.acheck(CATEGORY, identity, protocol="http")
-        if not decision or decision.degraded:
+        if not decision.allowed or decision.degraded:
             await send({**START, "status": 503 if decision.degraded else 429, "headers": [(b"content-length", b"0")]})
             await send({**BODY, "body": b""})
             return
         if style == "none":
             await app(scope, receive, send)
             return
-        headers = [(name.lower().encode(), text.encode()) for name, text in decision.headers(style).items()]
+        headers = raw_headers(decision, style)
 
-        async def send_with_headers(message: Any) -> None:
+        def send_with_headers(message: Any) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *headers]
-            await send(message)
+            return send(message)
 
         await app(scope, receive, send_with_headers)
 

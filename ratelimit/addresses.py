@@ -10,13 +10,22 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 logger = logging.getLogger("ratelimit")
 
 UNKNOWN = "unknown"
 """Stands for the address of a caller whose connection has none (a unix socket, an in-process client)."""
+
+Header = tuple[str | bytes, str | bytes]
+"""A header line: name and value."""
+
+_FORWARDED = "x-forwarded-for"
+_FORWARDED_BYTES = _FORWARDED.encode()
+_LENGTH = len(_FORWARDED)
+_LONGEST = 100
+"""Characters of a text that may be an address. Callers write such texts: longer ones are neither read nor remembered."""
 
 
 def read_address(text: str, ipv6_mask: int = 128) -> str | None:
@@ -25,19 +34,18 @@ def read_address(text: str, ipv6_mask: int = 128) -> str | None:
     Takes a port (`203.0.113.7:4711`, `[2001:db8::1]:443`), brackets and surrounding blanks. Without brackets every
     colon of an IPv6 address belongs to the address.
     """
-    # A caller writes these texts: longer ones than any address are not worth a place in the cache.
-    return _read_address(text, ipv6_mask) if len(text) <= 100 else None
+    if len(text) > _LONGEST:
+        return None
+    try:
+        return _address(text, ipv6_mask)
+    except ValueError:
+        return None
 
 
 @lru_cache(maxsize=8192)
-def _read_address(text: str, ipv6_mask: int) -> str | None:
-    host = _host(text.strip(" \t"))
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0]) if host else None
-    except ValueError:
-        return None
-    if address is None:
-        return None
+def _address(text: str, ipv6_mask: int) -> str:
+    """The address in `text`, remembered. What is none is an error, for that is not remembered: it would push out the rest."""
+    address = ipaddress.ip_address(_host(text.strip(" \t")).partition("%")[0])
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
     if address.ipv4_mapped is not None:
@@ -67,9 +75,7 @@ def _is_port(digits: str, with_colon: str) -> bool:
     )
 
 
-def client_address(
-    headers: Iterable[tuple[str | bytes, str | bytes]], peer: str | None, *, proxies_count: int, ipv6_mask: int
-) -> str:
+def client_address(headers: Iterable[Header], peer: str | None, *, proxies_count: int, ipv6_mask: int) -> str:
     """The address to hold responsible: canonical, masked, `"unknown"` if the connection has none.
 
     `peer` is the other end of the connection as the server saw it. With `proxies_count` 0 no header is read. With
@@ -83,24 +89,46 @@ def client_address(
             if address is not None:
                 return address
             logger.warning("forwarded entry %.100r is not an address; using the peer's", forwarded)
+    return peer_address(peer, ipv6_mask)
+
+
+def peer_address(peer: str | None, ipv6_mask: int) -> str:
+    """The address of a connection's other end, as in `client_address`."""
     if not peer:
         return UNKNOWN
-    return read_address(peer, ipv6_mask) or peer
+    if len(peer) > _LONGEST:
+        return peer
+    try:
+        return _address(peer, ipv6_mask)
+    except ValueError:
+        return peer
 
 
-def _forwarded(headers: Iterable[tuple[str | bytes, str | bytes]], proxies_count: int) -> str | None:
-    chain: list[str] = []
-    for name, value in headers:
-        if _text(name).lower() == "x-forwarded-for":
-            chain += _text(value).split(",")
-    if 0 < len(chain) < proxies_count:
-        logger.warning(
-            "X-Forwarded-For has %d entries, fewer than RATELIMIT_PROXIES_COUNT=%d; using the peer's address",
-            len(chain),
-            proxies_count,
-        )
-    return chain[-proxies_count] if len(chain) >= proxies_count else None
+def environ_headers(environ: Mapping[str, str]) -> Iterable[Header]:
+    """What `client_address` may read of the header lines in a WSGI environ (or Django's META).
+
+    Servers have joined the lines of one name by commas by then.
+    """
+    value = environ.get("HTTP_X_FORWARDED_FOR")
+    return () if value is None else ((_FORWARDED, value),)
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else value
+def _forwarded(headers: Iterable[Header], proxies_count: int) -> str | None:
+    # A request has dozens of headers: the length alone tells most of them from the one that counts.
+    lines = [
+        value.decode("latin-1") if isinstance(value, bytes) else value
+        for name, value in headers
+        if len(name) == _LENGTH and name.lower() in (_FORWARDED, _FORWARDED_BYTES)
+    ]
+    if not lines:
+        return None
+    # Split from the right, where the trusted entries are, and no further: a caller may have sent thousands.
+    chain = ",".join(lines).rsplit(",", proxies_count)
+    if len(chain) >= proxies_count:
+        return chain[-proxies_count]
+    logger.warning(
+        "X-Forwarded-For has %d entries, fewer than RATELIMIT_PROXIES_COUNT=%d; using the peer's address",
+        len(chain),
+        proxies_count,
+    )
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
@@ -39,7 +40,7 @@ class Guard:
     looked up at each check.
     """
 
-    __slots__ = ("_limiter", "attributes", "cost", "facts", "group", "key", "protocol", "rate", "rule")
+    __slots__ = ("_limiter", "_plain", "attributes", "cost", "facts", "group", "key", "protocol", "rate", "rule")
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class Guard:
         self.facts = facts
         self.protocol = protocol
         self._limiter = limiter
+        self._plain = self._without_questions()
 
     @property
     def limiter(self) -> Limiter:
@@ -90,14 +92,22 @@ class Guard:
 
     def check(self, identity: Identity, default_group: str, /, *args: Any, **kwargs: Any) -> Decision:
         """The limiter's decision on one call; one round trip."""
+        limiter = self._limiter or get_limiter()
+        if self._plain is not None:
+            rule, key, cost, group = self._plain
+            group = default_group if group == "" else group
+            return limiter.check(rule, identity, key=key, cost=cost, group=group, protocol=self.protocol)
         call = self.call(identity, default_group, *args, **kwargs)
-        limiter = self.limiter
         return limiter.unlimited(identity) if call is None else limiter.check_many([call], protocol=self.protocol)
 
     async def acheck(self, identity: Identity, default_group: str, /, *args: Any, **kwargs: Any) -> Decision:
         """`check` for an event loop."""
+        limiter = self._limiter or get_limiter()
+        if self._plain is not None:
+            rule, key, cost, group = self._plain
+            group = default_group if group == "" else group
+            return await limiter.acheck(rule, identity, key=key, cost=cost, group=group, protocol=self.protocol)
         call = self.call(identity, default_group, *args, **kwargs)
-        limiter = self.limiter
         return (
             limiter.unlimited(identity) if call is None else await limiter.acheck_many([call], protocol=self.protocol)
         )
@@ -127,12 +137,62 @@ class Guard:
             return Call(rule, identity, group, cost, strategy)
         return Call(rule, _caller(strategy(*args, **kwargs), identity), group, cost)
 
+    def _without_questions(self) -> tuple[Category | Rate, str, int, str | None] | None:
+        """Rule, key, cost and group (`""`: the place's) of a limit that asks nobody at a call; None for others."""
+        own = self.rate is not None or isinstance(self.rule, Rate)
+        rule = self.rule if self.rate is None else self.rate
+        key, cost = self.key, self.cost
+        if not isinstance(rule, (Category, Rate)) or callable(key) or callable(cost) or self.attributes is not None:
+            return None
+        return rule, key, cost, self.group or ("" if own else None)
+
     def _counted_by_itself(self, rule: Kept) -> Kept:
         """`rule`. Raises `ConfigurationError` if it is one that says itself who is counted, and a key says so too."""
         if isinstance(rule, RULES) and self.key != "user_or_ip":
             name = rule if isinstance(rule, str) else ", ".join(one.name for one in Policy(rule))
             raise ConfigurationError(f"key={self.key!r} has no effect on {name!r}, whose rules say by=; leave it out")
         return rule
+
+
+def kept_guard(
+    rule: Any,
+    *,
+    rate: Any,
+    key: Any,
+    group: str | None = None,
+    cost: Any,
+    attributes: Any,
+    facts: Callable[..., Mapping[str, Any]],
+    protocol: str,
+    limiter: Limiter | None,
+) -> Guard:
+    """A guard for a place that is told its limit anew at every call: the same one for the same words.
+
+    A callable, a rule and a limiter may be of that call alone: a guard with one is not kept.
+    """
+    words = rule, rate, key, group, cost
+    if limiter is None and attributes is None and _WORDS.issuperset(map(type, words)):
+        return _kept(*words, facts, protocol)
+    return Guard(
+        rule,
+        rate=rate,
+        key=key,
+        group=group,
+        cost=cost,
+        attributes=attributes,
+        facts=facts,
+        protocol=protocol,
+        limiter=limiter,
+    )
+
+
+_WORDS: Final = frozenset({type(None), str, int, Rate, Category})
+"""No bool: True equals 1, and is no cost."""
+
+
+@lru_cache(maxsize=256)
+def _kept(rule: Any, rate: Any, key: Any, group: Any, cost: Any, facts: Any, protocol: str) -> Guard:
+    return Guard(rule, rate=rate, key=key, group=group, cost=cost, facts=facts, protocol=protocol)
 
 
 def _caller(found: object, identity: Identity) -> Identity:

@@ -3,32 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final
 
-from ratelimit.decision import Decision, Part, whole_seconds
 from ratelimit.errors import ConfigurationError
 from ratelimit.keys import encoded
 from ratelimit.settings import HEADER_STYLES
 
+if TYPE_CHECKING:
+    from ratelimit.decision import Decision, Part
+
+_REMEMBERED: Final = 1024
+_LONGEST: Final = 256
+"""Characters of a rule's name that are worth remembering what headers call it."""
+
 
 def response_headers(decision: Decision, style: str = "none") -> dict[str, str]:
     """See `Decision.headers`. An unknown style is a `ConfigurationError`."""
-    headers: dict[str, str] = {}
-    wait = decision.retry_after_seconds
-    if not decision.allowed and wait is not None:
-        headers["Retry-After"] = str(wait)
-    shown = [part for part in decision.parts if part.enforced]  # clients must not heed what only counts in shadow
-    if style == "ietf" and shown:
-        names = _names(shown)
-        headers["RateLimit-Policy"] = ", ".join(map(_policy, names, shown))
-        headers["RateLimit"] = ", ".join(map(_state, names, shown))
-    elif style == "x" and shown:
-        headers["X-RateLimit-Limit"] = str(decision.limit)
-        headers["X-RateLimit-Remaining"] = str(decision.remaining)
-        headers["X-RateLimit-Reset"] = str(whole_seconds(round(decision.reset_after * 1_000_000)))
-    elif style not in HEADER_STYLES:
+    if style not in HEADER_STYLES:
         raise ConfigurationError(f"unknown header style {style!r}; use one of {', '.join(HEADER_STYLES)}")
+    headers: dict[str, str] = {}
+    if not decision.allowed:
+        wait = decision.retry_after_seconds
+        if wait is not None:
+            headers["Retry-After"] = str(wait)
+    if style != "none":
+        shown = _enforced(decision.parts)
+        if shown and style == "x":
+            headers["X-RateLimit-Limit"] = str(decision.limit)
+            headers["X-RateLimit-Remaining"] = str(decision.remaining)
+            headers["X-RateLimit-Reset"] = str(ceil(decision.reset_after))
+        elif shown:
+            names = _names(shown)
+            headers["RateLimit-Policy"] = ", ".join(map(_policy, names, shown))
+            headers["RateLimit"] = ", ".join(map(_state, names, shown))
     return headers
+
+
+def raw_headers(decision: Decision, style: str = "none") -> list[tuple[bytes, bytes]]:
+    """`response_headers` as an ASGI application sends them: bytes, the names in lower case."""
+    if decision.allowed:
+        if style == "none":
+            return []
+        if style == "x" and _enforced(decision.parts):  # what most servers that have a style send with every response
+            return [
+                (b"x-ratelimit-limit", b"%d" % decision.limit),
+                (b"x-ratelimit-remaining", b"%d" % decision.remaining),
+                (b"x-ratelimit-reset", b"%d" % ceil(decision.reset_after)),
+            ]
+    return [(name.lower().encode(), text.encode()) for name, text in response_headers(decision, style).items()]
+
+
+def _enforced(parts: Sequence[Part]) -> Sequence[Part]:
+    """The parts that clients must heed: not those that only count in shadow."""
+    if len(parts) == 1:
+        return parts if parts[0].enforced else ()
+    return [part for part in parts if part.enforced]
 
 
 def _policy(name: str, part: Part) -> str:
@@ -36,18 +67,27 @@ def _policy(name: str, part: Part) -> str:
 
 
 def _state(name: str, part: Part) -> str:
-    return f"{name};r={part.outcome.remaining};t={whole_seconds(part.outcome.reset_after_us)}"
+    return f"{name};r={part.outcome.remaining};t={-(-part.outcome.reset_after_us // 1_000_000)}"
 
 
 def _names(parts: Sequence[Part]) -> list[str]:
     """The rules' names, different for each part: a rule with several rates adds their windows."""
+    if len(parts) == 1:
+        return [_quoted(parts[0].rule)]
     rules = [part.rule for part in parts]
     return [_quoted(part.rule if rules.count(part.rule) == 1 else f"{part.rule}-{part.rate.window}s") for part in parts]
 
 
 def _quoted(name: str) -> str:
     """An RFC 9651 string: encoded to printable ASCII, quotes and backslashes escaped."""
+    return _quote_cached(name) if len(name) <= _LONGEST else _quote(name)
+
+
+def _quote(name: str) -> str:
     return '"' + encoded(name).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+_quote_cached = lru_cache(maxsize=_REMEMBERED)(_quote)
 
 
 def error_body(decision: Decision, request_id: str | None = None) -> dict[str, Any]:

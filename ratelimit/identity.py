@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ratelimit.addresses import UNKNOWN, client_address
+from ratelimit.addresses import UNKNOWN, Header, client_address, peer_address
 from ratelimit.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,9 +17,42 @@ if TYPE_CHECKING:
 STRATEGIES = ("user_or_ip", "user", "ip", "token_or_ip", "global")
 """What may be told apart: see `Identity.key`."""
 
+_REMEMBERED: Final = 4096
+_LONGEST: Final = 100
+"""Characters of a user's id or an address that are worth remembering a caller by."""
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise TypeError("an identity cannot be changed: use identity.having(...)")
+
+
+_CHANGE: Final[Any] = _refuse
+
+
+class _NoAttributes(dict[str, Any]):
+    """The attributes of every caller without any: shared by all of them, so nobody can put one in."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _CHANGE
+    clear = pop = popitem = setdefault = update = _CHANGE
+
+    def __reduce__(self) -> str:
+        return "_NO_ATTRIBUTES"
+
+
+_NO_ATTRIBUTES: Final[Mapping[str, Any]] = _NoAttributes()
+
+
+class _Keyed:
+    """Room for the key of an identity that most limits ask for."""
+
+    __slots__ = ("_key",)
+
+    _key: str
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Identity(_Keyed):
     """A caller, as the application and the connection know it; nothing in it was chosen by the caller itself.
 
     `user` is the authenticated user's id, None for an anonymous caller. `ip` is canonical and masked, `"unknown"` if
@@ -33,7 +67,27 @@ class Identity:
     superuser: bool = False
     capped: bool = False
     name: str | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    attributes: Mapping[str, Any] = field(default_factory=lambda: _NO_ATTRIBUTES, compare=False)
+
+    def __init__(
+        self,
+        user: str | None = None,
+        ip: str = UNKNOWN,
+        token: str | None = None,
+        superuser: bool = False,
+        capped: bool = False,
+        name: str | None = None,
+        attributes: Mapping[str, Any] = _NO_ATTRIBUTES,
+    ) -> None:
+        # By hand, for one is made in every request: the generated form looks each field up by its name.
+        _set_user(self, user)
+        _set_ip(self, ip)
+        _set_token(self, token)
+        _set_superuser(self, superuser)
+        _set_capped(self, capped)
+        _set_name(self, name)
+        _set_attributes(self, attributes)
+        _set_key(self, name if name is not None else f"user:{user}" if user is not None else f"ip:{ip}")
 
     def key(self, strategy: str = "user_or_ip") -> str:
         """The caller's part of a store key: `user:42`, `ip:203.0.113.7`, `tok:<hash>` or `global`.
@@ -41,10 +95,13 @@ class Identity:
         `user_or_ip` and `user` take the user, else the address; `ip` always the address; `token_or_ip` the token,
         else the address; `global` makes one budget for everybody. Other names are a `ConfigurationError`.
         """
+        if strategy == "user_or_ip" or strategy == "user":
+            try:
+                return self._key
+            except AttributeError:  # unpickled, or of a subclass with an __init__ of its own
+                return self._found_key()
         if self.name is not None:
             return self.name
-        if strategy == "user_or_ip" or strategy == "user":
-            return f"user:{self.user}" if self.user is not None else f"ip:{self.ip}"
         if strategy == "ip":
             return f"ip:{self.ip}"
         if strategy == "token_or_ip":
@@ -55,11 +112,32 @@ class Identity:
 
     def named(self, name: str) -> Identity:
         """The same caller, tier included, counted under `name`."""
-        return replace(self, name=name)
+        if type(self) is not Identity:  # which may have more fields than are known here
+            return replace(self, name=name)
+        return Identity(self.user, self.ip, self.token, self.superuser, self.capped, name, self.attributes)
 
     def having(self, /, **attributes: Any) -> Identity:
         """The same caller with further attributes."""
-        return replace(self, attributes={**self.attributes, **attributes})
+        if self.attributes:
+            attributes = {**self.attributes, **attributes}
+        if type(self) is not Identity:
+            return replace(self, attributes=attributes)
+        return Identity(self.user, self.ip, self.token, self.superuser, self.capped, self.name, attributes)
+
+    def _found_key(self) -> str:
+        if self.name is not None:
+            found = self.name
+        else:
+            found = f"user:{self.user}" if self.user is not None else f"ip:{self.ip}"
+        _set_key(self, found)
+        return found
+
+
+# What sets the fields, nothing else can: the class is frozen.
+_set_user, _set_ip, _set_token, _set_superuser, _set_capped, _set_name, _set_attributes = (
+    Identity.__dict__[name].__set__ for name in ("user", "ip", "token", "superuser", "capped", "name", "attributes")
+)
+_set_key = _Keyed.__dict__["_key"].__set__
 
 
 def hashed(secret: str) -> str:
@@ -73,7 +151,7 @@ def unknown_strategy(strategy: object) -> ConfigurationError:
 
 
 def resolve(
-    headers: Iterable[tuple[str | bytes, str | bytes]],
+    headers: Iterable[Header],
     peer: str | None,
     user: Any = None,
     token: str | None = None,
@@ -87,11 +165,26 @@ def resolve(
     `is_superuser` and `is_usage_capped`), an id, or None. `token` is one the application has accepted. Never raises
     for what a caller sent; reads forwarding headers only as far as `settings.proxies_count` trusts them.
     """
-    ip = client_address(headers, peer, proxies_count=settings.proxies_count, ipv6_mask=settings.ipv6_mask)
-    user_id = _user_id(user)
-    if user_id is None:
-        return Identity(ip=ip, token=token, capped=_flag(user, "is_usage_capped"))
-    return Identity(user_id, ip, token, _flag(user, "is_superuser"), _flag(user, "is_usage_capped"))
+    mask = settings.ipv6_mask
+    if settings.proxies_count:
+        address = client_address(headers, peer, proxies_count=settings.proxies_count, ipv6_mask=mask)
+    else:
+        address = peer or UNKNOWN  # read below, if it has to be
+    if user is None:
+        user_id, superuser, capped = None, False, False
+    else:
+        user_id, capped = _user_id(user), _flag(user, "is_usage_capped")
+        superuser = user_id is not None and _flag(user, "is_superuser")
+    # A token is a secret: it is not kept longer than its request.
+    if token is None and len(address) <= _LONGEST and (user_id is None or len(user_id) <= _LONGEST):
+        return _remembered(user_id, address, mask, superuser, capped)
+    return Identity(user_id, peer_address(address, mask), token, superuser, capped)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _remembered(user: str | None, address: str, ipv6_mask: int, superuser: bool, capped: bool) -> Identity:
+    """Who was seen lately: an identity never changes, so neither it nor its texts need to be made again."""
+    return Identity(user, peer_address(address, ipv6_mask), None, superuser, capped)
 
 
 def _user_id(user: Any) -> str | None:

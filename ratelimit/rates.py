@@ -38,8 +38,16 @@ _MODES = {None: "fixed", "sliding": "sliding", "anchored": "anchored", "leaky": 
 _EXPECTED = "expected something like '10/m', '5/30s', '100/hour' or '10/s; 200/h' (units: s, m, h, d)"
 
 
+class _Hashed:
+    """Room for a rate's hash: tiers and stores look things up by rate at every check."""
+
+    __slots__ = ("_hash",)
+
+    _hash: int
+
+
 @dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(_Hashed):
     """How much is allowed: `limit` units per `window` seconds.
 
     `burst` is a bucket's capacity, None for windows. `algorithm` is `"fixed"`, `"anchored"`, `"sliding"`,
@@ -67,6 +75,16 @@ class Rate:
             raise ConfigurationError(f"burst {self.burst} takes more than ten years to come back at this rate")
         if self.also:
             _distinct(self)
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except (
+            AttributeError
+        ):  # the first time; what was pickled comes without one, as texts hash differently elsewhere
+            found = hash((self.limit, self.window, self.burst, self.algorithm, self.also))
+            object.__setattr__(self, "_hash", found)
+            return found
 
     @classmethod
     def parse(cls, text: str) -> Rate:
@@ -118,16 +136,22 @@ class Rate:
         return f"{self.limit} {requests} per {_NAMES.get(self.window) or f'{self.window} seconds'}"
 
     def __str__(self) -> str:
-        unit, seconds = next((u, s) for u, s in reversed(_UNITS.items()) if self.window % s == 0)
-        count = self.window // seconds
-        text = f"{self.limit}/{count if count > 1 else ''}{unit}"
-        if self.algorithm in ("sliding", "anchored"):
-            text += f" {self.algorithm}"
-        elif self.algorithm == "leaky_bucket":
-            text += " leaky" if self.burst == 1 else f" leaky burst {self.burst}"
-        elif self.burst is not None:
-            text += f" burst {self.burst}"
-        return "; ".join([text, *map(str, self.also)])
+        return _text(self)
+
+
+@lru_cache(maxsize=1024)
+def _text(rate: Rate) -> str:
+    """The shortest text that is read as this rate."""
+    unit, seconds = next((u, s) for u, s in reversed(_UNITS.items()) if rate.window % s == 0)
+    count = rate.window // seconds
+    text = f"{rate.limit}/{count if count > 1 else ''}{unit}"
+    if rate.algorithm in ("sliding", "anchored"):
+        text += f" {rate.algorithm}"
+    elif rate.algorithm == "leaky_bucket":
+        text += " leaky" if rate.burst == 1 else f" leaky burst {rate.burst}"
+    elif rate.burst is not None:
+        text += f" burst {rate.burst}"
+    return "; ".join([text, *map(str, rate.also)])
 
 
 def _distinct(rate: Rate) -> None:

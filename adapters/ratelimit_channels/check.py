@@ -15,12 +15,12 @@ from typing import Any
 from channels.consumer import AsyncConsumer, SyncConsumer
 
 from ratelimit import ConfigurationError, Identity, Limiter
-from ratelimit.guard import Attributes, Guard
+from ratelimit.guard import Attributes, kept_guard
 from ratelimit.plan import RuleLike
 from ratelimit_channels.caller import PROTOCOL, Consumer, aidentify, facts_of, identify, own_group
 from ratelimit_channels.frame import send_denial, send_denial_sync
 
-_Guard = partial(Guard, facts=facts_of, protocol=PROTOCOL)
+_guard = partial(kept_guard, facts=facts_of, protocol=PROTOCOL)
 
 
 async def check_ws_rate_limit(
@@ -46,7 +46,7 @@ async def check_ws_rate_limit(
     """
     if isinstance(consumer, SyncConsumer):
         raise _wrong_check(consumer, "synchronous", "check_ws_rate_limit_sync(...)")
-    guard = _Guard(rule, rate=rate, key=key, group=group, cost=cost, attributes=attributes, limiter=limiter)
+    guard = _guard(rule, rate=rate, key=key, group=group, cost=cost, attributes=attributes, limiter=limiter)
     identity = await aidentify(consumer.scope, guard.limiter.settings)
     decision = await guard.acheck(identity, own_group(consumer), consumer)
     if send_message and not decision.allowed:
@@ -69,7 +69,7 @@ def check_ws_rate_limit_sync(
     """`check_ws_rate_limit` for a `WebsocketConsumer`, whose methods run in a thread."""
     if isinstance(consumer, AsyncConsumer) and not isinstance(consumer, SyncConsumer):
         raise _wrong_check(consumer, "asynchronous", "await check_ws_rate_limit(...)")
-    guard = _Guard(rule, rate=rate, key=key, group=group, cost=cost, attributes=attributes, limiter=limiter)
+    guard = _guard(rule, rate=rate, key=key, group=group, cost=cost, attributes=attributes, limiter=limiter)
     identity = identify(consumer.scope, guard.limiter.settings)
     decision = guard.check(identity, own_group(consumer), consumer)
     if send_message and not decision.allowed:

@@ -66,6 +66,7 @@ class DefaultGroup:
         self.instance = _bound_instance(view)
         self._function = _innermost(view)
         self._method = getattr(self._function, "__name__", "")
+        self._may_be_async = self._method in _SYNC_IN_ASYNC_CLASSES
         name = _qualified(self._function)
         self._name = name if self.instance is not None else _functions.claim(name + self._end, holder)
 
@@ -74,7 +75,7 @@ class DefaultGroup:
 
     def is_async(self, instance: Any) -> bool:
         """Whether the method, a plain function, gives a coroutine because the class of `instance` is async."""
-        return self._method in _SYNC_IN_ASYNC_CLASSES and getattr(instance, "view_is_async", False) is True
+        return self._may_be_async and getattr(instance, "view_is_async", False) is True
 
     def __call__(self, instance: Any, request: HttpRequest) -> str:
         """The group of a call with `request`, of the method of `instance` or, if it is None, of a function."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -10,6 +9,7 @@ from django.http import HttpRequest
 from django.utils.functional import LazyObject, empty
 
 from ratelimit import Identity, get_limiter
+from ratelimit.addresses import environ_headers
 from ratelimit.identity import resolve
 from ratelimit.settings import Settings
 
@@ -30,20 +30,10 @@ async def arequest_identity(request: HttpRequest, *, settings: Settings | None =
 
 
 def _resolve(request: HttpRequest, user: Any, settings: Settings | None) -> Identity:
-    return resolve(
-        _header_lines(request),
-        request.META.get("REMOTE_ADDR"),
-        user,
-        getattr(request, "limit_token", None),
-        settings=settings or get_limiter().settings,
-    )
-
-
-def _header_lines(request: HttpRequest) -> Iterator[tuple[str, str]]:
-    # Several lines of one name have been joined by commas before Django sees them, under WSGI and ASGI alike.
-    for name, value in request.META.items():
-        if name.startswith("HTTP_"):
-            yield name[5:].replace("_", "-"), value
+    meta = request.META
+    settings = settings or get_limiter().settings
+    headers = environ_headers(meta) if settings.proxies_count else ()
+    return resolve(headers, meta.get("REMOTE_ADDR"), user, getattr(request, "limit_token", None), settings=settings)
 
 
 async def _auser(request: HttpRequest) -> Any:

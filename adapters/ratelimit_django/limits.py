@@ -11,8 +11,9 @@ from django.http import HttpRequest
 
 from ratelimit import Category, ConfigurationError, Decision, Identity, Limiter, Policy, Rate, Rule
 from ratelimit.guard import RULES, Attributes, Guard
-from ratelimit.plan import Call, RuleLike
-from ratelimit_django.callers import ViewKey, parse_key
+from ratelimit.plan import RuleLike
+from ratelimit.settings import Settings
+from ratelimit_django.callers import Caller, ViewKey, parse_key
 from ratelimit_django.identity import arequest_identity, request_identity
 from ratelimit_django.methods import counted_methods
 from ratelimit_django.references import Reference, is_path
@@ -53,7 +54,7 @@ class Limit:
         self._caller = parse_key(key)
         self._guard = Guard(
             rule,
-            rate=_guard_rate(rate),
+            rate=_guard_rate(rate, self._caller),
             key=self._caller.strategy,
             group=group,
             cost=cost,
@@ -63,7 +64,7 @@ class Limit:
             limiter=limiter,
         )
         limit = self._guard.rule or self._guard.rate
-        self._refuse_value(limit)
+        _refuse_value(self._caller, limit)
         if isinstance(limit, (Rule, Policy)):
             self._needs_user = any(map(_needs_user, Policy(limit)))
         else:
@@ -76,38 +77,27 @@ class Limit:
 
     def check(self, request: HttpRequest, group: str) -> Decision | None:
         """The decision on `request`, noted on it; None where this limit does not count it."""
-        if not self._counts(request):
+        settings = self._guard.limiter.settings
+        if not self._counts(request, settings):
             return note(request, None)
-        limiter = self._guard.limiter
-        identity = request_identity(request, settings=limiter.settings, user=self._needs_user)
-        call = self._call(request, group, identity)
-        return note(request, None if call is None else limiter.check_many([call], protocol=PROTOCOL))
+        identity = request_identity(request, settings=settings, user=self._needs_user)
+        return note(request, self._guard.check(*self._asked(request, group, identity), request))
 
     async def acheck(self, request: HttpRequest, group: str) -> Decision | None:
         """`check` for an event loop."""
-        if not self._counts(request):
+        settings = self._guard.limiter.settings
+        if not self._counts(request, settings):
             return note(request, None)
-        limiter = self._guard.limiter
-        identity = await arequest_identity(request, settings=limiter.settings, user=self._needs_user)
-        call = self._call(request, group, identity)
-        return note(request, None if call is None else await limiter.acheck_many([call], protocol=PROTOCOL))
+        identity = await arequest_identity(request, settings=settings, user=self._needs_user)
+        return note(request, await self._guard.acheck(*self._asked(request, group, identity), request))
 
-    def _counts(self, request: HttpRequest) -> bool:
-        if self._guard.limiter.settings.disable:
-            return False
-        return self._methods is None or request.method in self._methods
+    def _counts(self, request: HttpRequest, settings: Settings) -> bool:
+        return not settings.disable and (self._methods is None or request.method in self._methods)
 
-    def _call(self, request: HttpRequest, group: str, identity: Identity) -> Call | None:
+    def _asked(self, request: HttpRequest, group: str, identity: Identity) -> tuple[Identity, str, str]:
+        """The caller, where a rate counts, and what callables are told of that."""
         group = self._guard.group or group
-        call = self._guard.call(self._caller.of(request, identity), group, group, request)
-        if call is not None:
-            self._refuse_value(call.rule)
-        return call
-
-    def _refuse_value(self, rule: object) -> None:
-        if self._caller.value is not None and isinstance(rule, RULES):
-            key = ":".join(self._caller.value)
-            raise ConfigurationError(f"key={key!r} has no effect on a rule, which says by=; leave it out")
+        return identity if self._caller.value is None else self._caller.of(request, identity), group, group
 
 
 def note(request: Any, decision: Decision | None) -> Decision | None:
@@ -153,16 +143,30 @@ def _needs_user(rule: Rule) -> bool:
     return not _OF_THE_USER.isdisjoint({*rule.match, rule.count_distinct, *by})
 
 
-def _guard_rate(rate: ViewRate) -> Any:
+def _guard_rate(rate: ViewRate, caller: Caller) -> Any:
     if rate is None:
         return _no_limit
     if rate == UNSET:
         return None
     if is_path(rate):
         rate = Reference(str(rate), "rate")
-    if callable(rate):
-        return lambda group, request: _readable(rate(group, request))
-    return _readable(rate)
+    return _asked_rate(rate, caller) if callable(rate) else _readable(rate)
+
+
+def _asked_rate(rate: Callable[..., Any], caller: Caller) -> Callable[..., Any]:
+    def asked(group: str, request: HttpRequest) -> Any:
+        found = _readable(rate(group, request))
+        if isinstance(found, (Rule, Policy)):
+            _refuse_value(caller, found)
+        return found
+
+    return asked
+
+
+def _refuse_value(caller: Caller, rule: object) -> None:
+    if caller.value is not None and isinstance(rule, RULES):
+        key = ":".join(caller.value)
+        raise ConfigurationError(f"key={key!r} has no effect on a rule, which says by=; leave it out")
 
 
 def _readable(rate: Any) -> Any:

@@ -13,7 +13,7 @@ from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
 from ratelimit import Decision, RateLimitExceeded
-from ratelimit.headers import error_body
+from ratelimit.headers import error_body, response_headers
 from ratelimit_django.conf import denial_view
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def add_headers(response: T, decision: Decision, style: str) -> T:
     if not isinstance(response, HttpResponseBase):
         return response
     refused = response.status_code in _DENIED
-    for name, value in decision.headers(style).items():
+    for name, value in response_headers(decision, style).items():
         if refused or name != "Retry-After":
             response.headers.setdefault(name, value)
     if refused and not decision.allowed:

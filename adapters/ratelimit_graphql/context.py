@@ -15,24 +15,21 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, TypeGuard
 
 from ratelimit import Identity
-from ratelimit.addresses import UNKNOWN
+from ratelimit.addresses import UNKNOWN, Header, environ_headers
 from ratelimit.identity import resolve
 from ratelimit.settings import Settings
 
 logger = logging.getLogger("ratelimit.graphql")
 
-Header = tuple[str | bytes, str | bytes]
 _ADDRESS_NAMES = ("remote_addr", "remote", "ip")
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """The facts about a caller: header lines in order, the address the server saw, the user object or id, a token."""
 
     headers: Iterable[Header] = ()
@@ -62,7 +59,8 @@ def _resolved(caller: Caller, context: Any, settings: Settings) -> Identity:
 
 def request_of(context: Any) -> Any:
     """What stands for the request: the context's own `request`, else the context itself."""
-    if _connection(context) is not None:
+    environ, scope = _shape(context)
+    if environ is not None or scope is not None:
         return context
     request = _entry(context, "request")
     return context if request is None else request
@@ -79,45 +77,42 @@ def caller_of(context: Any) -> Caller:
     if own is None or caller is None or own is caller:
         return caller or Caller()
     user = caller.user if own.user is None else own.user
-    return replace(caller, user=user, token=own.token or caller.token)
+    return caller._replace(user=user, token=own.token or caller.token)
 
 
 def _connection(request: Any) -> Caller | None:
     """The caller of a request whose shape leaves no doubt."""
-    meta = _probe(request, "META")
-    if isinstance(meta, Mapping):
-        return _environ_caller(meta, request)
-    scope = _scope(request)
+    environ, scope = _shape(request)
+    if environ is not None:
+        token = _text(_entry(request, "limit_token"))
+        return Caller(environ_headers(environ), environ.get("REMOTE_ADDR"), _entry(request, "user"), token)
     if scope is not None:
         token = _text(_probe(request, "limit_token")) or _text(scope.get("limit_token"))
         # Not request.user: Starlette's insists on its middleware.
         return Caller(scope.get("headers") or (), _host(scope.get("client")), scope.get("user"), token)
-    environ = request if isinstance(request, Mapping) else _probe(request, "environ")
-    if isinstance(environ, Mapping) and "REQUEST_METHOD" in environ:
-        return _environ_caller(environ, request)
     return None
+
+
+def _shape(request: Any) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+    """The environ (Django's META is one) or the scope of `request`; None and None for what has neither."""
+    meta = _probe(request, "META")
+    if _is_mapping(meta):
+        return meta, None
+    scope = _scope(request)
+    if scope is not None:
+        return None, scope
+    environ = request if _is_mapping(request) else _probe(request, "environ")
+    return (environ if _is_mapping(environ) and "REQUEST_METHOD" in environ else None), None
 
 
 def _scope(request: Any) -> Mapping[str, Any] | None:
     for holder in (request, _probe(request, "consumer")):
         scope = _probe(holder, "scope")
-        if isinstance(scope, Mapping):
+        if _is_mapping(scope):
             return scope
-    if isinstance(request, Mapping) and request.get("type") in ("http", "websocket") and "headers" in request:
+    if _is_mapping(request) and request.get("type") in ("http", "websocket") and "headers" in request:
         return request
     return None
-
-
-def _environ_caller(environ: Mapping[str, Any], request: Any) -> Caller:
-    token = _text(_entry(request, "limit_token"))
-    return Caller(_environ_headers(environ), environ.get("REMOTE_ADDR"), _entry(request, "user"), token)
-
-
-def _environ_headers(environ: Mapping[str, Any]) -> Iterator[Header]:
-    """Header lines of a WSGI environ or Django's META; a generator, for they are read only behind a proxy."""
-    for name, value in environ.items():
-        if name.startswith("HTTP_"):
-            yield name[5:].replace("_", "-"), value
 
 
 def _plain(source: Any) -> Caller | None:
@@ -149,9 +144,14 @@ def _entry(source: Any, name: str) -> Any:
 
     Some requests are both: aiohttp's is a mapping of what the application noted, and knows its caller as attributes.
     """
-    if isinstance(source, Mapping) and name in source:
+    if _is_mapping(source) and name in source:
         return source[name]
     return None if type(source) is dict else getattr(source, name, None)
+
+
+def _is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    # Nearly all of them are plain ones, which need no question to the ABC.
+    return type(value) is dict or isinstance(value, Mapping)
 
 
 def _probe(source: Any, name: str) -> Any:

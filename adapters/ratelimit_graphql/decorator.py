@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from ratelimit import ConfigurationError, Limiter
 from ratelimit.guard import Attributes
 from ratelimit.plan import RuleLike
-from ratelimit_graphql.flag import passed_on
+from ratelimit_graphql.flag import PassedOn
 from ratelimit_graphql.info import Place, find_info
 from ratelimit_graphql.limit import CostSource, FieldLimit, KeySource, RateSource, refuse_callable_rule
 
@@ -86,7 +86,7 @@ def _wrap_sync(resolver: Callable[..., Any], limit: FieldLimit, place: Place) ->
     @functools.wraps(resolver)
     def limited(*args: Any, **kwargs: Any) -> Any:
         decision = limit.check(place.take(args, kwargs), place.owner)
-        with passed_on(decision):
+        with PassedOn(decision):
             return resolver(*args, **kwargs)
 
     return limited
@@ -96,7 +96,7 @@ def _wrap_async(resolver: Callable[..., Any], limit: FieldLimit, place: Place) -
     @functools.wraps(resolver)
     async def limited(*args: Any, **kwargs: Any) -> Any:
         decision = await limit.acheck(place.take(args, kwargs), place.owner)
-        with passed_on(decision):
+        with PassedOn(decision):
             result = resolver(*args, **kwargs)
             # An async generator is handed over as it is: graphql-core iterates it.
             return await result if inspect.isawaitable(result) else result

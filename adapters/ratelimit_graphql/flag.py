@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, MutableMapping
-from contextlib import contextmanager, suppress
+from collections.abc import MutableMapping
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -54,14 +54,19 @@ def _set(request: Any, **values: Any) -> None:
             setattr(request, name, value)
 
 
-@contextmanager
-def passed_on(decision: Decision) -> Generator[None, None, None]:
+class PassedOn:
     """While the resolver runs, further limits on the same field know of a refusal that did not block."""
-    before = _refused.get()
-    if not decision:
-        _refused.set(decision)
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_before", "_decision")
+
+    def __init__(self, decision: Decision) -> None:
+        self._decision = decision
+
+    def __enter__(self) -> None:
+        self._before = _refused.get()
+        if not self._decision:
+            _refused.set(self._decision)
+
+    def __exit__(self, *_: object) -> None:
         # Not reset() with a token: a coroutine that is thrown away may end in another context.
-        _refused.set(before)
+        _refused.set(self._before)

@@ -17,7 +17,7 @@ from strawberry.extensions import FieldExtension
 from ratelimit import Limiter
 from ratelimit.guard import Attributes
 from ratelimit.plan import RuleLike
-from ratelimit_graphql.flag import passed_on
+from ratelimit_graphql.flag import PassedOn
 from ratelimit_graphql.info import Call
 from ratelimit_graphql.limit import CostSource, FieldLimit, KeySource, RateSource, refuse_callable_rule
 
@@ -49,12 +49,12 @@ class RateLimitExtension(FieldExtension):  # type: ignore[misc]  # pyright: igno
     def resolve(self, next_: Callable[..., Any], source: Any, info: Any, /, **kwargs: Any) -> Any:
         """Check, then resolve: for plain resolvers."""
         decision = self._limit.check(Call(source, info, (), kwargs), info.python_name)
-        with passed_on(decision):
+        with PassedOn(decision):
             return next_(source, info, **kwargs)
 
     async def resolve_async(self, next_: Callable[..., Any], source: Any, info: Any, /, **kwargs: Any) -> Any:
         """Check without blocking the event loop, then resolve: for `async def` and subscriptions."""
         decision = await self._limit.acheck(Call(source, info, (), kwargs), info.python_name)
-        with passed_on(decision):
+        with PassedOn(decision):
             result = next_(source, info, **kwargs)
             return await result if inspect.isawaitable(result) else result

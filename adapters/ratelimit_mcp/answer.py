@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 from ratelimit import ConfigurationError, Decision
@@ -66,15 +66,15 @@ async def answer(send: Send, status: int, content: Any, headers: Mapping[str, st
     await send({"type": "http.response.body", "body": body})
 
 
-def with_headers(send: Send, headers: Mapping[str, str]) -> Send:
+def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
     """A `send` that adds `headers` to the response the application starts."""
     if not headers:
         return send
 
-    async def send_with_headers(message: Message) -> None:
+    def send_with_headers(message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *_raw(headers)]}
-        await send(message)
+            message = {**message, "headers": [*message.get("headers", ()), *headers]}
+        return send(message)  # the server's own coroutine: another one around each message would only cost
 
     return send_with_headers
 

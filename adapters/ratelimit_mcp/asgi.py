@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -22,7 +22,7 @@ def may_hold_a_call(scope: Scope, *, any_content_type: bool = False) -> bool:
     """
     if scope.get("method", "").upper() in _BODILESS:
         return False
-    declared = list(header_lines(scope, b"content-type"))
+    declared = header_lines(scope, b"content-type")
     return any_content_type or not declared or any(b"json" in value.lower() for value in declared)
 
 
@@ -37,6 +37,7 @@ def declared_length(scope: Scope) -> int:
     return max((int(value[:18]) for value in header_lines(scope, b"content-length") if value.isdigit()), default=0)
 
 
-def header_lines(scope: Scope, name: bytes) -> Iterator[bytes]:
+def header_lines(scope: Scope, name: bytes) -> list[bytes]:
     """The value of every header line called `name` (in lower case)."""
-    return (value for line, value in scope.get("headers") or () if line.lower() == name)
+    length = len(name)
+    return [value for line, value in scope.get("headers") or () if len(line) == length and line.lower() == name]

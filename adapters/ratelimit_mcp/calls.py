@@ -19,6 +19,9 @@ from ratelimit_mcp.refusal import INVALID_REQUEST, PARSE_ERROR, RefusalError
 
 RequestId: TypeAlias = str | int | None
 
+# Objects become tuples of (name, value) pairs, arrays lists: a member that occurs twice is still there.
+_DECODER = json.JSONDecoder(object_pairs_hook=tuple)
+
 
 @dataclass(frozen=True, slots=True)
 class RpcCall:
@@ -43,8 +46,7 @@ def parse_body(body: bytes) -> RpcBody:
     if not body.strip():
         return RpcBody()
     try:
-        # Objects become tuples of (name, value) pairs, arrays lists: a member that occurs twice is still there.
-        payload = json.loads(body.decode("utf-8-sig"), object_pairs_hook=tuple)
+        payload = _DECODER.decode(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):  # bad UTF-8, bad JSON, an endless number; nested too deep
         raise RefusalError(400, PARSE_ERROR, "Parse error") from None
     return RpcBody([_call(message) for message in _messages(payload)], isinstance(payload, list))

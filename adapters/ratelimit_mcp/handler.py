@@ -8,7 +8,7 @@ from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from ratelimit import ConfigurationError, Decision, Identity, Limiter, Rate
-from ratelimit.guard import Guard
+from ratelimit.guard import Guard, kept_guard
 from ratelimit_mcp.answer import ERROR_CODE, valid_error_code
 from ratelimit_mcp.caller import mcp_identity
 from ratelimit_mcp.context import context_in
@@ -101,18 +101,37 @@ def mcp_ratelimit(
 def _check_guard(
     rule: Any, rate: Any, key: Any, tool: str | None, cost: Any, attributes: Any, limiter: Limiter | None
 ) -> Guard:
-    guard = _guard("MCP_GLOBAL" if rule is None and rate is None else rule, rate, key, cost, attributes, limiter)
+    rule = "MCP_GLOBAL" if rule is None and rate is None else rule
+    guard = kept_guard(
+        _readable(rule),
+        rate=rate,
+        key=key,
+        cost=cost,
+        attributes=attributes,
+        facts=_facts,
+        protocol="mcp",
+        limiter=limiter,
+    )
     if tool is None and (guard.rule is None or isinstance(guard.rule, Rate)):
         raise ConfigurationError("a rate needs tool=, the name to count it under")
     return guard
 
 
 def _guard(rule: Any, rate: Any, key: Any, cost: Any, attributes: Any, limiter: Limiter | None) -> Guard:
-    if isinstance(rule, str) and "/" in rule:
-        rule = Rate.parse(rule)
     return Guard(
-        rule, rate=rate, key=key, cost=cost, attributes=attributes, facts=_facts, protocol="mcp", limiter=limiter
+        _readable(rule),
+        rate=rate,
+        key=key,
+        cost=cost,
+        attributes=attributes,
+        facts=_facts,
+        protocol="mcp",
+        limiter=limiter,
     )
+
+
+def _readable(rule: Any) -> Any:
+    return Rate.parse(rule) if isinstance(rule, str) and "/" in rule else rule
 
 
 def _facts(tool: str | None, *_: Any) -> Mapping[str, Any]:

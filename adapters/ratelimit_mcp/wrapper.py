@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
 
 from ratelimit import Call, ConfigurationError, Decision, Identity, Limiter, get_limiter
+from ratelimit.headers import raw_headers, response_headers
 from ratelimit_mcp.answer import (
     ERROR_CODE,
     answer,
@@ -94,18 +95,24 @@ class MCPRateLimit:
     async def _checked(self, body: RpcBody, costs: Sequence[Cost], scope: Scope, receive: Receive, send: Send) -> None:
         limiter = self._limiter or get_limiter()
         decision = await self._decide(limiter, costs, scope)
-        headers = {} if decision is None else decision.headers(limiter.settings.headers)
+        style = limiter.settings.headers
         if decision is None or decision.allowed:
+            headers = () if decision is None else raw_headers(decision, style)
             await self.app(scope, receive, with_headers(send, headers))
         else:
-            await answer(send, 429, denial_body(body, denial_error(decision, self._error_code)), headers)
+            body_of_denial = denial_body(body, denial_error(decision, self._error_code))
+            await answer(send, 429, body_of_denial, response_headers(decision, style))
 
     async def _decide(self, limiter: Limiter, costs: Sequence[Cost], scope: Scope) -> Decision | None:
         """The decision on everything in a body, None if nothing is counted. At most one round trip."""
         if not costs:
             return None
         identity = identify(scope, limiter.settings, self._caller)
-        decision = await limiter.acheck_many([_call(cost, identity) for cost in costs], protocol="mcp")
+        if len(costs) == 1:
+            rule, caller, group, units, *_ = _call(costs[0], identity)
+            decision = await limiter.acheck(rule, caller, group=group, cost=units, protocol="mcp")
+        else:
+            decision = await limiter.acheck_many([_call(cost, identity) for cost in costs], protocol="mcp")
         return decision if decision.counted else None
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratelimit.addresses import UNKNOWN, client_address, read_address
+from ratelimit import addresses
+from ratelimit.addresses import UNKNOWN, client_address, environ_headers, read_address
 
 PEER = "10.0.0.1"
 CLIENT = "203.0.113.7"
@@ -144,12 +145,45 @@ def test_headers_are_found_as_bytes_and_in_any_case() -> None:
     assert client_address(headers, PEER, proxies_count=1, ipv6_mask=64) == CLIENT
 
 
+def test_only_headers_of_that_very_name_are_read() -> None:
+    names = ["x-forwarded-foR", b"X-Forwarded-For"]
+    others = ["x-forwarded-fo", "x_forwarded_for", "x-forwarded-for ", b"x-forwarded-f\xf6r", "x-forwarded-fo\u0154"]
+    for name in (*names, *others):
+        found = client_address([(name, CLIENT)], PEER, proxies_count=1, ipv6_mask=64)
+        assert found == (CLIENT if name in names else PEER)
+
+
+@given(st.lists(st.text("1.,x ", max_size=6), max_size=4), st.integers(1, 5))
+def test_a_chain_is_split_as_far_as_it_is_trusted(lines: list[str], count: int) -> None:
+    whole = ",".join(lines).split(",") if lines else []
+    entry = whole[-count] if len(whole) >= count else None
+    assert addresses._forwarded([("X-Forwarded-For", line) for line in lines], count) == entry
+
+
+@pytest.mark.parametrize(("forwarded", "client"), [({}, PEER), ({"HTTP_X_FORWARDED_FOR": f"{PEER}, {CLIENT}"}, CLIENT)])
+def test_an_environ_tells_its_chain(forwarded: dict[str, str], client: str) -> None:
+    environ = {"HTTP_HOST": "shop", "HTTP_X_REAL_IP": "192.0.2.1", "REMOTE_ADDR": PEER, **forwarded}
+    assert client_address(environ_headers(environ), PEER, proxies_count=1, ipv6_mask=64) == client
+
+
+def test_texts_that_are_no_address_are_not_remembered() -> None:
+    addresses._address.cache_clear()
+    for text in ("junk", "1.2.3", "x" * 101, "", "[::1", "203.0.113.7:x"):
+        read_address(text)
+        behind(1, text, peer=text)
+    assert addresses._address.cache_info().currsize == 0
+    for number in range(9000):
+        read_address(f"10.1.{number >> 8}.{number & 255}")
+    assert addresses._address.cache_info().currsize == 8192
+
+
 @pytest.mark.parametrize(
     ("peer", "address"),
     [
         (None, UNKNOWN),
         ("", UNKNOWN),
         ("testclient", "testclient"),
+        ("t" * 101, "t" * 101),
         ("::ffff:192.0.2.1", "192.0.2.1"),
         ("2001:db8:1:2:3::4", "2001:db8:1:2::"),
     ],

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from ratelimit import ConfigurationError, Identity, Limiter, MemoryStore, Policy, Rate, RateLimits, Rule, settings
-from ratelimit.guard import Guard
+from ratelimit import guard as module
+from ratelimit.guard import Guard, kept_guard
 from ratelimit.settings import Settings, override
 from ratelimit.testing import FakeClock, isolated
 
@@ -232,3 +233,58 @@ class TestMadeAtImport:
         with override(disable=True):
             assert allowed(self.guard, 200) == 200
         assert allowed(self.guard, 1) == 0
+
+
+def kept(rule: Any = None, rate: Any = None, cost: Any = 1, limiter: Any = None, **more: Any) -> Guard:
+    given = {"key": "user_or_ip", "attributes": None, "facts": dict, "protocol": "ws", **more}
+    return kept_guard(rule, rate=rate, cost=cost, limiter=limiter, **given)
+
+
+def test_a_place_that_names_its_limit_at_each_call_gets_one_guard_for_the_same_words(limiter: Limiter) -> None:
+    assert kept("AI_QUERY") is kept("AI_QUERY")
+    assert kept(rate="1/m") is kept(rate="1/m")
+    different = [kept("AI_QUERY"), kept("EXPORT"), kept(rate="AI_QUERY"), kept("AI_QUERY", cost=2)]
+    different += [kept("AI_QUERY", group="g"), kept("AI_QUERY", key="ip"), kept("AI_QUERY", facts=list)]
+    assert len(set(different)) == len(different)
+    assert allowed(kept(rate="2/m"), 2) + allowed(kept(rate="2/m"), 2) == 2
+
+
+def test_what_may_be_of_one_call_alone_is_not_kept(limiter: Limiter) -> None:
+    module._kept.cache_clear()
+    kept(rate=lambda: "1/m")
+    kept("AI_QUERY", key=lambda: "k")
+    kept("AI_QUERY", cost=lambda: 1)
+    kept("AI_QUERY", attributes={"path": "/"})
+    kept("AI_QUERY", limiter=limiter)
+    kept(Rule("r", "1/m"))
+    for wrong in ({"cost": True}, {"cost": -1}, {"rule": "AI_QERY"}, {"group": ""}, {"key": "users"}):
+        for _ in range(2):
+            with pytest.raises(ConfigurationError):
+                kept(**{"rule": "AI_QUERY", **wrong})
+    assert module._kept.cache_info().currsize == 0
+    for number in range(300):
+        kept("AI_QUERY", group=f"room:{number}")
+    assert module._kept.cache_info().currsize == 256
+
+
+def test_a_kept_guard_follows_settings_and_limiter(limiter: Limiter) -> None:
+    assert kept("WRITE_HEAVY").check(USER, "a").limit == 10
+    with override(overrides={"WRITE_HEAVY": "3/m"}), isolated():
+        assert [kept("WRITE_HEAVY").check(USER, "a").limit, allowed(kept("WRITE_HEAVY"), 9)] == [6, 5]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"rule": "WRITE_HEAVY"}, {"rule": Rate(10, 60)}, {"rate": "10/m"}, {"rate": "WRITE_HEAVY"}]
+)
+@pytest.mark.parametrize(
+    "more", [{}, {"key": "ip"}, {"cost": 3}, {"group": "g"}, {"key": "global", "cost": 0, "group": "g"}]
+)
+async def test_a_limit_without_questions_asks_the_same_as_any_other(
+    limiter: Limiter, arguments: dict[str, Any], more: dict[str, Any]
+) -> None:
+    guard = Guard(**arguments, **more)
+    call = guard.call(USER, "place")
+    assert call is not None
+    found = [guard.check(USER, "place"), await guard.acheck(USER, "place"), limiter.check_many([call])]
+    assert [decision.remaining for decision in found] == [10 - call.cost * times for times in (1, 2, 3)]
+    assert len({(decision.rule, decision.key) for decision in found}) == 1

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ratelimit import ConfigurationError, Limiter, Rate
-from ratelimit.headers import error_body
+from ratelimit import ConfigurationError, Limiter, Policy, Rate, Rule
+from ratelimit import headers as module
+from ratelimit.headers import error_body, raw_headers
 from ratelimit.testing import FakeClock, isolated
 
 ONCE = Rate.parse("1/m")
@@ -92,9 +94,42 @@ def test_a_policys_name_is_one_quoted_ascii_string(group: str) -> None:
 
 @pytest.mark.parametrize("style", ["", "X", "all", None])
 def test_an_unknown_style_is_an_error(limiter: Limiter, style: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        limiter.check(ONCE, "u").headers(style)
-    assert repr(style) in str(caught.value)
+    for headers in (
+        limiter.check(ONCE, "u", group=repr(style)).headers,
+        partial(raw_headers, limiter.check(ONCE, "u")),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            headers(style)
+        assert repr(style) in str(caught.value)
+
+
+@pytest.mark.parametrize("style", ["none", "ietf", "x"])
+def test_raw_headers_are_the_same_in_bytes(limiter: Limiter, style: str) -> None:
+    decisions = [limiter.check(Rate.parse("1/m; 9/h"), "u", group='a "b" é') for _ in range(2)]
+    assert [decision.allowed for decision in decisions] == [True, False]
+    for decision in decisions:
+        raw = raw_headers(decision, style)
+        headers = decision.headers(style)
+        assert raw == [(name.lower().encode(), text.encode("ascii")) for name, text in headers.items()]
+
+
+def test_clients_are_not_told_of_what_only_counts_in_shadow(limiter: Limiter) -> None:
+    shadow, real = Rule("s", "1/m", action="log"), Rule("r", "5/m")
+    for style in ("ietf", "x"):
+        assert limiter.check(shadow, "u").headers(style) == {}
+        assert raw_headers(limiter.check(shadow, "u"), style) == []
+    both = limiter.check(Policy(shadow, real), "u")
+    assert both.headers("ietf")["RateLimit-Policy"] == '"r";q=5;w=60'
+    assert both.headers("x")["X-RateLimit-Limit"] == "5"
+
+
+def test_the_names_that_are_remembered_are_bounded_and_short(limiter: Limiter) -> None:
+    module._quote_cached.cache_clear()
+    limiter.peek(ONCE, "u", group="g" * 257).headers("ietf")
+    assert module._quote_cached.cache_info().currsize == 0
+    for number in range(1100):
+        limiter.peek(ONCE, "u", group=f"g{number}").headers("ietf")
+    assert module._quote_cached.cache_info().currsize == 1024
 
 
 def test_what_nothing_limits_tells_the_client_no_low_limit(limiter: Limiter) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, asdict, dataclass, fields, replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -9,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratelimit import ConfigurationError, Identity
+from ratelimit import identity as module
 from ratelimit.identity import STRATEGIES, hashed, resolve
 from ratelimit.settings import Settings
 
@@ -134,3 +138,118 @@ def test_nothing_that_a_caller_sends_raises(headers: Any, peer: str | None, coun
 @given(HEADERS)
 def test_nothing_that_a_caller_sends_is_read_without_proxies(headers: Any) -> None:
     assert resolve(headers, IP, settings=Settings()) == Identity(ip=IP)
+
+
+FULL = Identity("42", IP, SECRET, True, True, "key:x", {"device": "d1"})
+
+
+def test_an_identity_is_its_fields() -> None:
+    assert repr(FULL) == (
+        f"Identity(user='42', ip='{IP}', superuser=True, capped=True, name='key:x', attributes={{'device': 'd1'}})"
+    )
+    assert repr(Identity()).endswith("name=None, attributes={})")
+    names = [one.name for one in fields(Identity)]
+    assert names == ["user", "ip", "token", "superuser", "capped", "name", "attributes"]
+    assert Identity(**asdict(FULL)) == FULL
+    assert asdict(Identity())["attributes"] == {}
+
+
+def test_equal_identities_have_one_hash_and_attributes_do_not_matter() -> None:
+    assert Identity("42", IP) == Identity(user="42", ip=IP, attributes={"path": "/"})
+    assert len({Identity("42", IP), Identity("42", IP).having(path="/"), Identity("42")}) == 2
+    assert Identity("42") != Identity("43")
+    assert Identity() != "ip:unknown"
+
+
+@pytest.mark.parametrize("name", ["user", "ip", "token", "superuser", "capped", "name", "attributes"])
+def test_no_field_can_be_changed(name: str) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(FULL, name, "x")
+    with pytest.raises(FrozenInstanceError):
+        delattr(FULL, name)
+
+
+@pytest.mark.parametrize("identity", [Identity(), FULL, Identity("42", IP), who(42)])
+def test_copies_and_pickles_are_the_same_caller(identity: Identity) -> None:
+    for twin in (
+        *(copy.copy(identity), copy.deepcopy(identity), replace(identity)),
+        *(pickle.loads(pickle.dumps(identity, protocol)) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1)),
+    ):
+        assert twin == identity
+        assert [twin.key(strategy) for strategy in STRATEGIES] == [identity.key(strategy) for strategy in STRATEGIES]
+        assert twin.attributes == identity.attributes
+        assert twin.having(path="/").named("n").key() == "n"
+
+
+def test_a_changed_copy_has_the_key_of_its_fields() -> None:
+    assert FULL.named("key:y").key() == "key:y"
+    assert replace(FULL, name=None).key() == "user:42"
+    assert replace(FULL, name=None, user=None).key() == f"ip:{IP}"
+    assert FULL.having(path="/").attributes == {"device": "d1", "path": "/"}
+    assert FULL.having(device="d2").attributes == {"device": "d2"}
+    assert FULL.attributes == {"device": "d1"}
+
+
+@dataclass(frozen=True)
+class Member(Identity):
+    team: str = ""
+
+
+def test_a_subclass_keeps_its_own_fields() -> None:
+    member = Member(user="42", ip=IP, team="red")
+    assert (member.key(), member.key(), member.key("ip")) == ("user:42", "user:42", f"ip:{IP}")
+    assert Member(ip=IP).key() == f"ip:{IP}"
+    named = member.named("key:x").having(path="/")
+    assert (type(named), named.team, named.key(), named.attributes) == (Member, "red", "key:x", {"path": "/"})
+    assert member != Identity("42", IP)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda attributes: attributes.__setitem__("path", "/"),
+        lambda attributes: attributes.__delitem__("path"),
+        lambda attributes: attributes.__ior__({"path": "/"}),
+        lambda attributes: attributes.update(path="/"),
+        lambda attributes: attributes.setdefault("path", "/"),
+        lambda attributes: attributes.pop("path", None),
+        lambda attributes: attributes.popitem(),
+        lambda attributes: attributes.clear(),
+    ],
+)
+def test_nobody_can_give_attributes_to_every_caller(change: Any) -> None:
+    with pytest.raises(TypeError, match="having"):
+        change(who().attributes)
+    assert who().attributes == Identity().attributes == {}
+
+
+def test_a_caller_seen_before_need_not_be_made_again() -> None:
+    assert who() is who()
+    assert who(SimpleNamespace(is_authenticated=True, pk=7)) is who("7")
+    assert who(7) is not who(SimpleNamespace(is_authenticated=True, pk=7, is_superuser=True))
+
+
+def test_the_callers_that_are_remembered_are_bounded_and_short_and_have_no_secret() -> None:
+    module._remembered.cache_clear()
+    for number in range(5000):
+        resolve([], f"10.0.{number >> 8}.{number & 255}", settings=Settings())
+    assert module._remembered.cache_info().currsize == 4096
+    module._remembered.cache_clear()
+    assert who(token=SECRET).token == SECRET
+    assert who("u" * 101).key() == "user:" + "u" * 101
+    assert resolve([], "p" * 101, settings=Settings()).key() == "ip:" + "p" * 101
+    assert module._remembered.cache_info().currsize == 0
+
+
+def test_a_remembered_caller_follows_the_mask() -> None:
+    masks = {mask: resolve([], "2001:db8:1:2:3::4", settings=Settings(ipv6_mask=mask)).ip for mask in (32, 64, 128)}
+    assert masks == {32: "2001:db8::", 64: "2001:db8:1:2::", 128: "2001:db8:1:2:3::4"}
+
+
+def test_without_proxies_no_header_is_looked_at() -> None:
+    def headers() -> Any:
+        raise AssertionError("looked")
+        yield
+
+    assert resolve(headers(), IP, settings=Settings()).ip == IP
+    assert resolve(headers(), IP, 42, "t", settings=Settings()).ip == IP

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import re
 import sys
 import unicodedata
@@ -236,3 +237,19 @@ def test_a_burst_on_a_window_is_told_what_to_write() -> None:
 
 def test_the_window_in_microseconds() -> None:
     assert Rate.parse("1/2m").window_us == 120_000_000
+
+
+@given(RATES, RATES)
+def test_equal_rates_have_one_hash(one: Rate, other: Rate) -> None:
+    twin = Rate(one.limit, one.window, one.burst, one.algorithm, one.also)
+    assert twin == one
+    assert hash(twin) == hash(twin) == hash(one)
+    assert (one == other) is (len({one, other}) == 1)
+
+
+def test_a_pickled_rate_leaves_its_hash_behind() -> None:
+    rate = Rate.parse("10/s; 200/h")
+    assert hash(rate) == rate._hash
+    twin = pickle.loads(pickle.dumps(rate))
+    assert not hasattr(twin, "_hash")
+    assert (twin, hash(twin), str(twin)) == (rate, hash(rate), "10/s; 200/h")
