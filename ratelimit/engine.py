@@ -120,7 +120,7 @@ class Limiter:
         `ConfigurationError` for a rule, strategy or cost that does not exist.
         """
         place = rule if type(rule) is str else id(rule)
-        prepared = self._prepared.get(place if group is None else (place, group))
+        prepared = self._prepared.get(place if group is None else (place, group)) or self._prepare(rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
                 quota, caller = prepared.plain, identity
@@ -145,7 +145,6 @@ class Limiter:
                 events.decided(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
-        self._prepare(rule, group)
         return self._check([call], TAKE, protocol)
 
     async def acheck(
@@ -161,7 +160,7 @@ class Limiter:
     ) -> Decision:
         """`check` for an event loop, which it never blocks."""
         place = rule if type(rule) is str else id(rule)
-        prepared = self._prepared.get(place if group is None else (place, group))
+        prepared = self._prepared.get(place if group is None else (place, group)) or self._prepare(rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
                 quota, caller = prepared.plain, identity
@@ -186,7 +185,6 @@ class Limiter:
                 events.decided(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
-        self._prepare(rule, group)
         return await self._acheck([call], TAKE, protocol)
 
     def peek(
@@ -326,8 +324,8 @@ class Limiter:
         """Forgets what follows from the settings."""
         self._prepared = {}
 
-    def _prepare(self, rule: RuleLike, group: str | None) -> None:
-        """Has the next check of `rule` in `group` find all that can be found out beforehand."""
+    def _prepare(self, rule: RuleLike, group: str | None) -> Prepared | None:
+        """What can be found out before a check, if `rule` is one that can be prepared; kept for the next one."""
         known = self._prepared  # before the settings are looked up: a change of theirs begins a new one
         place: object = rule if type(rule) is str else id(rule)
         place = place if group is None else (place, group)
@@ -335,6 +333,7 @@ class Limiter:
             if len(known) >= MAX_PREPARED:
                 known = self._prepared = {}
             known[place] = prepare(rule, group, self.settings, self.store, self._planner)
+        return known[place]
 
     def _check(self, calls: Sequence[Call], mode: int, protocol: str) -> Decision:
         return self._asked(self._asks(calls, protocol), mode, protocol, self._clock())

@@ -54,7 +54,7 @@ def redis_limiter(redis_url: str, fake_clock: FakeClock) -> Iterator[Limiter]:
 class TestOnTheWire:
     def test_a_sync_check_is_one_command(self, proxy: CountingProxy, fake_clock: FakeClock) -> None:
         limiter = Limiter(RedisStore(proxy.url, timeout=PATIENT, server_time=False), clock=fake_clock)
-        limiter.check("AI_QUERY", "u")
+        limiter.check(Rate.parse("1/s; 9/m"), "another")
         proxy.reset()
         decisions = [limiter.check(Rate.parse("2/s; 3/m; 4/h"), "u") for _ in range(3)]
         assert [d.allowed for d in decisions] == [True, True, False]
@@ -65,11 +65,23 @@ class TestOnTheWire:
         assert proxy.round_trips == 3
         limiter.close()
 
+    @pytest.mark.parametrize("rate", ["9/m", "9/m anchored", "9/m sliding", "9/m burst 9"])
+    def test_a_check_of_a_plain_rate_is_one_command(
+        self, rate: str, proxy: CountingProxy, fake_clock: FakeClock
+    ) -> None:
+        limiter = Limiter(RedisStore(proxy.url, timeout=PATIENT, server_time=False), clock=fake_clock)
+        limiter.check(Rate.parse(rate), "another")
+        proxy.reset()
+        assert [limiter.check(Rate.parse(rate), "u", cost=5).allowed for _ in range(3)] == [True, False, False]
+        assert proxy.counts == {"EVALSHA": 3}
+        assert proxy.round_trips == 3
+        limiter.close()
+
     def test_an_async_check_is_one_command(self, proxy: CountingProxy, fake_clock: FakeClock) -> None:
         limiter = Limiter(RedisStore(proxy.url, timeout=PATIENT, server_time=False), clock=fake_clock)
 
         async def three() -> None:
-            await limiter.acheck("AI_QUERY", "u")
+            await limiter.acheck(Rate.parse("1/s; 9/m"), "another")
             proxy.reset()
             for _ in range(3):
                 await limiter.acheck(Rate.parse("2/s; 3/m"), "u")
@@ -82,7 +94,7 @@ class TestOnTheWire:
 
     def test_peek_and_clear_are_one_command_each(self, proxy: CountingProxy, fake_clock: FakeClock) -> None:
         limiter = Limiter(RedisStore(proxy.url, timeout=PATIENT, server_time=False), clock=fake_clock)
-        limiter.check("AI_QUERY", "u")
+        limiter.peek("AI_QUERY", "u")
         proxy.reset()
         limiter.peek("AI_QUERY", "u")
         limiter.clear("AI_QUERY", "u")
