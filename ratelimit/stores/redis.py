@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.cluster import RedisCluster
-from redis.exceptions import RedisClusterException, RedisError
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.errors import ConfigurationError
@@ -107,7 +107,7 @@ class RedisStore:
         of = plain(head, rate, self._server_time)
         if self._target is not None and self._clustered:
             return ClusterCounter(of, self._ask, self._nodes)
-        return RedisCounter(of, self._ask, self._aask, self._pipe)
+        return RedisCounter(of, self._ask, None if self._lines is None else self._send, self._aask, self._pipe)
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         """See `Store.apply`; one EVALSHA, on a cluster one for each caller among the charges."""
@@ -269,6 +269,18 @@ class RedisStore:
     def _ask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         with _STORE_ERRORS:
             return self._run(script, keys, args)
+
+    def _send(self, command: bytes, source: str) -> Any:
+        assert self._lines is not None
+        try:
+            reply = self._lines.scripted(command, source)
+        except _FAILURES as error:
+            raise store_error(error) from error
+        for part in reply:
+            if isinstance(part, ResponseError):
+                self._lines.heed(part)
+                raise store_error(part)
+        return reply
 
     async def _aask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         with _STORE_ERRORS:

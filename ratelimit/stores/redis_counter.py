@@ -25,6 +25,9 @@ MOST_CHECKS: Final = 64
 DIVIDED: Final = 12
 """So many are two parcels when they would be the only one on the way."""
 
+Send = Callable[[bytes, str], Any]
+"""Sends an EVALSHA, and the script's source when the server does not know it; raises `StoreError`, for one check's too."""
+
 Asked = tuple[Future[Taken], str, int, int]
 """A check: who waits for it, its packed key, its cost and its time."""
 
@@ -32,16 +35,23 @@ Asked = tuple[Future[Taken], str, int, int]
 class RedisCounter:
     """One rate, counted under one head, ready for any caller. See `Store.counter`.
 
-    `pipe` gives the running loop's connection if it is open; when it is not, `aask` opens it.
+    `send` sends a packed command over a thread's own connection, if there are such; else `ask` asks a client. `pipe` gives
+    the running loop's connection if it is open; when it is not, `aask` opens it.
     """
 
-    def __init__(self, of: Plain, ask: Ask, aask: AsyncAsk, pipe: Callable[[], Pipe | None]) -> None:
-        self._plain, self._ask, self._aask, self._pipe = of, ask, aask, pipe
+    def __init__(
+        self, of: Plain, ask: Ask, send: Send | None, aask: AsyncAsk, pipe: Callable[[], Pipe | None]
+    ) -> None:
+        self._plain, self._ask, self._send, self._aask, self._pipe = of, ask, send, aask, pipe
         self._open: dict[AbstractEventLoop, Parcel] = {}
 
     def take(self, caller: str, cost: int, now_us: int) -> Taken:
         """Takes `cost` units for `caller` if they fit; one EVALSHA."""
-        return take(self._plain, self._ask, caller, cost, now_us)
+        of, send = self._plain, self._send
+        if send is None:
+            return take(of, self._ask, caller, cost, now_us)
+        reply = send(command(of, (of.keys(now_us)[caller],), (cost,), (now_us,)), of.script.source)
+        return of.one_taken(reply, now_us)
 
     def atake(self, caller: str, cost: int, now_us: int) -> Awaitable[Taken]:
         """`take` for an event loop; one EVALSHA for all checks that come while another trip is on the way."""
