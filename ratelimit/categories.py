@@ -11,6 +11,7 @@ from ratelimit.rates import Rate
 
 SETTING_NAMES = frozenset(
     {
+        "DENIAL_CACHE_MS",
         "DISABLE",
         "FAIL_OPEN",
         "HEADERS",

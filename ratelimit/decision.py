@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from ratelimit.headers import response_headers
 from ratelimit.outcome import NEVER, Outcome
 from ratelimit.rates import MAX_LIMIT, Rate
 
@@ -58,14 +59,16 @@ class Decision:
     @property
     def parts(self) -> Sequence[Part]:
         """One for every rate that was asked."""
-        return self._parts if self._taken is None else (self._bound(),)
+        return self._parts if self._taken is None else (self.binding,)
 
     @property
     def degraded(self) -> bool:
         """Whether the outage policy decided, because the store could not answer."""
         return self._taken is None and self._degraded
 
-    def _bound(self) -> Part:
+    @property
+    def binding(self) -> Part:
+        """The part that constrains the call most."""
         binding = self._binding
         if not isinstance(binding, Part):
             binding = self._binding = binding.part(self._caller, self._cost, self._taken)
@@ -86,54 +89,54 @@ class Decision:
     @property
     def rule(self) -> str:
         """The name of the category or group that constrains the call most."""
-        return self._bound().rule
+        return self.binding.rule
 
     @property
     def key(self) -> str:
         """The caller whose budget this is, as counted: `user:42`."""
-        return self._bound().key
+        return self.binding.key
 
     @property
     def rate(self) -> Rate:
         """The rate behind the figures, as it holds for this caller."""
-        return self._bound().rate
+        return self.binding.rate
 
     @property
     def limit(self) -> int:
         """Units per window (or the bucket's capacity)."""
-        return self._bound().outcome.limit
+        return self.binding.outcome.limit
 
     @property
     def remaining(self) -> int:
         """Whole units left after this call, never negative."""
-        return self._bound().outcome.remaining
+        return self.binding.outcome.remaining
 
     @property
     def retry_after(self) -> float | None:
         """Seconds until the same cost could pass: 0.0 if it passed, None if it never can."""
-        wait_us = self._bound().outcome.retry_after_us
+        wait_us = self.binding.outcome.retry_after_us
         return 0.0 if self.allowed else None if wait_us == NEVER else wait_us / 1_000_000
 
     @property
     def retry_after_seconds(self) -> int | None:
         """`retry_after` for the wire: whole seconds, rounded up; 0 if it passed, None if it never can."""
-        wait_us = self._bound().outcome.retry_after_us
+        wait_us = self.binding.outcome.retry_after_us
         return 0 if self.allowed else None if wait_us == NEVER else whole_seconds(wait_us)
 
     @property
     def reset_after(self) -> float:
         """Seconds until nothing is used."""
-        return self._bound().outcome.reset_after_us / 1_000_000
+        return self.binding.outcome.reset_after_us / 1_000_000
 
     @property
     def banned(self) -> bool:
         """Whether a ban, not the count, denied the call."""
-        return self._bound().outcome.banned and not self.allowed
+        return self.binding.outcome.banned and not self.allowed
 
     @property
     def counted(self) -> bool:
         """Whether any rate was asked: False for a call that nothing limits, such as a skipped one."""
-        return self._bound().rate != UNLIMITED
+        return self._taken is not None or self.binding.rate != UNLIMITED
 
     @property
     def shadow_denials(self) -> tuple[str, ...]:
@@ -154,8 +157,6 @@ class Decision:
         `"none"` adds nothing, `"ietf"` adds `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers),
         `"x"` adds `X-RateLimit-Limit`, `-Remaining` and `-Reset` (seconds). All numbers are whole.
         """
-        from ratelimit.headers import response_headers
-
         return response_headers(self, style)
 
 

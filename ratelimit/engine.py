@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time_ns
 from types import MappingProxyType
 from typing import Any, Final
@@ -16,7 +16,7 @@ from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
 from ratelimit.multiplier import Multiplier
 from ratelimit.outage import OutageLog, policy_outcomes
-from ratelimit.outcome import LOOK, TAKE, Outcome
+from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
 from ratelimit.plan import Ask, Call, Planner, RuleLike, check_cost, not_a_caller
 from ratelimit.prepared import MAX_PREPARED, Prepared, prepare
 from ratelimit.rates import MAX_LIMIT, Rate
@@ -132,17 +132,21 @@ class Limiter:
             if quota.decide is not None:
                 decision = quota.decide(quota, caller, cost, now_us)
             else:
-                try:
-                    found = quota.take(caller, cost, now_us)
-                except ConfigurationError:
-                    raise
-                except Exception as error:
-                    call = Call(rule, identity, group, cost, key, attributes)
-                    return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
-                self._outage.answered()
+                found = quota.denials.get(caller, cost, now_us)
+                if found is None:
+                    try:
+                        found = quota.take(caller, cost, now_us)
+                    except ConfigurationError:
+                        raise
+                    except Exception as error:
+                        call = Call(rule, identity, group, cost, key, attributes)
+                        return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
+                    self._outage.answered()
+                    if not found[0]:
+                        quota.remember(caller, cost, now_us, found)
                 decision = taken(quota, caller, cost, found)
             if not decision.allowed:
-                events.decided(decision, protocol)
+                events.denied(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
         return self._check([call], TAKE, protocol)
@@ -172,17 +176,21 @@ class Limiter:
             if quota.decide is not None:
                 decision = quota.decide(quota, caller, cost, now_us)
             else:
-                try:
-                    found = await quota.atake(caller, cost, now_us)
-                except ConfigurationError:
-                    raise
-                except Exception as error:
-                    call = Call(rule, identity, group, cost, key, attributes)
-                    return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
-                self._outage.answered()
+                found = quota.denials.get(caller, cost, now_us)
+                if found is None:
+                    try:
+                        found = await quota.atake(caller, cost, now_us)
+                    except ConfigurationError:
+                        raise
+                    except Exception as error:
+                        call = Call(rule, identity, group, cost, key, attributes)
+                        return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
+                    self._outage.answered()
+                    if not found[0]:
+                        quota.remember(caller, cost, now_us, found)
                 decision = taken(quota, caller, cost, found)
             if not decision.allowed:
-                events.decided(decision, protocol)
+                events.denied(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
         return await self._acheck([call], TAKE, protocol)
@@ -277,11 +285,14 @@ class Limiter:
         Raises `StoreError` when the store fails: an undone `clear` must not pass for a done one.
         """
         if rule is None:
-            self.store.clear_caller(self.settings.key_prefix, _caller(identity, key))
+            caller = _caller(identity, key)
+            self.store.clear_caller(self.settings.key_prefix, caller)
+            self.forget_denials([caller])
         else:
-            asks = self._clearing(Call(rule, identity, group, 1, key, attributes))
-            if asks:
-                self.store.clear([ask.charge for ask in asks], self._clock())
+            charges = self._clearing(Call(rule, identity, group, 1, key, attributes))
+            if charges:
+                self.store.clear(charges, self._clock())
+                self.forget_denials(charge.caller for charge in charges)
 
     async def aclear(
         self,
@@ -294,11 +305,14 @@ class Limiter:
     ) -> None:
         """`clear` for an event loop."""
         if rule is None:
-            await self.store.aclear_caller(self.settings.key_prefix, _caller(identity, key))
+            caller = _caller(identity, key)
+            await self.store.aclear_caller(self.settings.key_prefix, caller)
+            self.forget_denials([caller])
         else:
-            asks = self._clearing(Call(rule, identity, group, 1, key, attributes))
-            if asks:
-                await self.store.aclear([ask.charge for ask in asks], self._clock())
+            charges = self._clearing(Call(rule, identity, group, 1, key, attributes))
+            if charges:
+                await self.store.aclear(charges, self._clock())
+                self.forget_denials(charge.caller for charge in charges)
 
     def unlimited(self, identity: Identity | str) -> Decision:
         """The decision on a call that nothing limits."""
@@ -307,6 +321,13 @@ class Limiter:
 
     def __repr__(self) -> str:
         return f"<Limiter on {type(self.store).__name__}>"
+
+    def forget_denials(self, callers: Iterable[str]) -> None:
+        """Has the next checks of these callers ask the store, whatever it denied them before."""
+        for caller in set(callers):
+            for prepared in list(self._prepared.values()):
+                if prepared is not None:
+                    prepared.forget_denials(caller)
 
     def now(self) -> int:
         """The limiter's time: microseconds since the epoch."""
@@ -371,10 +392,10 @@ class Limiter:
         self._check_holds(asks)
         return asks
 
-    def _clearing(self, call: Call) -> list[Ask]:
+    def _clearing(self, call: Call) -> list[Charge]:
         asks = self._planner.clearing(call, self.settings)
         self._check_holds(asks)
-        return asks
+        return [ask.charge for ask in asks]
 
     def _check_holds(self, asks: Sequence[Ask]) -> None:
         holds = self.store.holds

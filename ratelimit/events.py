@@ -14,10 +14,16 @@ logger = logging.getLogger("ratelimit")
 def decided(decision: Decision, protocol: str) -> None:
     """Logs a denial at WARNING, and at INFO those that rules in shadow would have made."""
     if not decision.allowed:
-        _log(logging.WARNING, "rate limit exceeded", decision.rule, decision.key, decision.rate, protocol)
+        denied(decision, protocol)
     for part in decision.parts:
         if not part.enforced and not part.outcome.allowed:
             _log(logging.INFO, "rate limit would be exceeded", part.rule, part.key, part.rate, protocol)
+
+
+def denied(decision: Decision, protocol: str) -> None:
+    """Logs a denial."""
+    if logger.isEnabledFor(logging.WARNING):
+        _log(logging.WARNING, "rate limit exceeded", decision.rule, decision.key, decision.rate, protocol)
 
 
 def _log(level: int, what: str, rule: str, key: str, rate: Rate, protocol: str) -> None:

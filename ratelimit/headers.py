@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit.errors import ConfigurationError
 from ratelimit.keys import encoded
-from ratelimit.settings import HEADER_STYLES
 
 if TYPE_CHECKING:
     from ratelimit.decision import Decision, Part
 
+HEADER_STYLES: Final = ("none", "ietf", "x")
 _REMEMBERED: Final = 1024
 _LONGEST: Final = 256
 """Characters of a rule's name that are worth remembering what headers call it."""
@@ -29,12 +28,14 @@ def response_headers(decision: Decision, style: str = "none") -> dict[str, str]:
         if wait is not None:
             headers["Retry-After"] = str(wait)
     if style != "none":
-        shown = _enforced(decision.parts)
-        if shown and style == "x":
-            headers["X-RateLimit-Limit"] = str(decision.limit)
-            headers["X-RateLimit-Remaining"] = str(decision.remaining)
-            headers["X-RateLimit-Reset"] = str(ceil(decision.reset_after))
-        elif shown:
+        # In shadow, nothing is for clients to heed; when the binding part only counts, all do.
+        if style == "x" and decision.binding.enforced:
+            outcome = decision.binding.outcome
+            headers["X-RateLimit-Limit"] = str(outcome.limit)
+            headers["X-RateLimit-Remaining"] = str(outcome.remaining)
+            headers["X-RateLimit-Reset"] = str(_seconds(outcome.reset_after_us))
+        elif style == "ietf" and decision.binding.enforced:
+            shown = [part for part in decision.parts if part.enforced]
             names = _names(shown)
             headers["RateLimit-Policy"] = ", ".join(map(_policy, names, shown))
             headers["RateLimit"] = ", ".join(map(_state, names, shown))
@@ -46,20 +47,19 @@ def raw_headers(decision: Decision, style: str = "none") -> list[tuple[bytes, by
     if decision.allowed:
         if style == "none":
             return []
-        if style == "x" and _enforced(decision.parts):  # what most servers that have a style send with every response
+        if style == "x" and decision.binding.enforced:  # what most servers that have a style send with every response
+            outcome = decision.binding.outcome
             return [
-                (b"x-ratelimit-limit", b"%d" % decision.limit),
-                (b"x-ratelimit-remaining", b"%d" % decision.remaining),
-                (b"x-ratelimit-reset", b"%d" % ceil(decision.reset_after)),
+                (b"x-ratelimit-limit", b"%d" % outcome.limit),
+                (b"x-ratelimit-remaining", b"%d" % outcome.remaining),
+                (b"x-ratelimit-reset", b"%d" % _seconds(outcome.reset_after_us)),
             ]
     return [(name.lower().encode(), text.encode()) for name, text in response_headers(decision, style).items()]
 
 
-def _enforced(parts: Sequence[Part]) -> Sequence[Part]:
-    """The parts that clients must heed: not those that only count in shadow."""
-    if len(parts) == 1:
-        return parts if parts[0].enforced else ()
-    return [part for part in parts if part.enforced]
+def _seconds(wait_us: int) -> int:
+    """Rounded up."""
+    return -(-wait_us // 1_000_000)
 
 
 def _policy(name: str, part: Part) -> str:
@@ -67,7 +67,7 @@ def _policy(name: str, part: Part) -> str:
 
 
 def _state(name: str, part: Part) -> str:
-    return f"{name};r={part.outcome.remaining};t={-(-part.outcome.reset_after_us // 1_000_000)}"
+    return f"{name};r={part.outcome.remaining};t={_seconds(part.outcome.reset_after_us)}"
 
 
 def _names(parts: Sequence[Part]) -> list[str]:

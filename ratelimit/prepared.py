@@ -15,6 +15,7 @@ from typing import Any, Final
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.categories import Category
 from ratelimit.decision import Decision, Part
+from ratelimit.denials import Denials
 from ratelimit.identity import STRATEGIES, Identity
 from ratelimit.keys import head
 from ratelimit.plan import Planner, RuleLike
@@ -35,32 +36,47 @@ Decide = Callable[["Quota", str, int, int], Decision]
 class Quota:
     """One rate of one rule: what a caller of one tier has."""
 
-    __slots__ = ("_outcome", "_state", "atake", "decide", "name", "rate", "take")
+    __slots__ = ("_algorithm", "_state", "atake", "decide", "denials", "name", "rate", "take")
 
-    def __init__(self, name: str, rate: Rate, counter: Counter | LocalCounter) -> None:
+    def __init__(self, name: str, rate: Rate, counter: Counter | LocalCounter, denials_us: int = 0) -> None:
         self.name = name
         self.rate = rate
+        self.denials = Denials(denials_us)
         # Of a counter in memory, `decide` and `state`; of another, `take` and `atake`.
         self.decide: Decide | None = getattr(counter, "decide", None)
         self.take: Any = getattr(counter, "take", None)
         self.atake: Any = getattr(counter, "atake", None)
         self._state: Any = getattr(counter, "state", None)
-        self._outcome = BY_NAME[rate.algorithm].outcome
+        self._algorithm = BY_NAME[rate.algorithm]
 
     def part(self, caller: str, cost: int, taken: Taken) -> Part:
         """The figures of what was taken."""
         passes, found, at_us = taken
         state = found if type(found) is tuple else self._state(found, at_us)
-        return Part(self.name, self.rate, self._outcome(state, self.rate, cost, at_us, passes), caller)
+        rate, algorithm = self.rate, self._algorithm
+        if not passes:  # it may have been a while since a denial
+            state = algorithm.current(state, rate, at_us)
+        return Part(self.name, rate, algorithm.outcome(state, rate, cost, at_us, passes), caller)
+
+    def remember(self, caller: str, cost: int, now_us: int, taken: Taken) -> None:
+        """Has the caller's next checks be denied without another trip, for as long as that is known."""
+        self.denials.put(caller, cost, now_us, taken, self.part(caller, cost, taken).outcome.retry_after_us)
 
 
 class Prepared:
     """A rule in a group, for any caller. `plain` is the quota of a caller without a tier."""
 
-    __slots__ = ("_by", "_quotas", "_scaled", "_store", "head", "name", "plain", "rule")
+    __slots__ = ("_by", "_denials_us", "_quotas", "_scaled", "_store", "head", "plain", "rule")
 
     def __init__(
-        self, rule: RuleLike, head: str, plain: Quota, by: str | None, scaled: Scaled | None, store: Store
+        self,
+        rule: RuleLike,
+        head: str,
+        plain: Quota,
+        by: str | None,
+        scaled: Scaled | None,
+        store: Store,
+        denials_us: int,
     ) -> None:
         self.rule = rule  # kept, for it is known by its place in memory
         self.head = head
@@ -68,6 +84,7 @@ class Prepared:
         self._by = by
         self._scaled = scaled
         self._store = store
+        self._denials_us = denials_us
         self._quotas: dict[Rate, Quota] = {}
 
     def quota(self, identity: Identity) -> Quota:
@@ -84,8 +101,13 @@ class Prepared:
                 self._quotas = {}
             counter = self._store.counter(self.head, rate)
             assert counter is not None
-            quota = self._quotas[rate] = Quota(plain.name, rate, counter)
+            quota = self._quotas[rate] = Quota(plain.name, rate, counter, self._denials_us)
         return quota
+
+    def forget_denials(self, caller: str) -> None:
+        """Has the caller's next check ask the store."""
+        for quota in [self.plain, *self._quotas.values()]:
+            quota.denials.drop(caller)
 
     def caller(self, identity: Identity, strategy: str) -> str:
         """Whom the call counts for: by the rule's own characteristic, else by `strategy`."""
@@ -110,7 +132,9 @@ def prepare(rule: RuleLike, group: str | None, settings: Settings, store: Store,
     counter = store.counter(first, rate)
     if counter is None:
         return None
-    return Prepared(rule, first, Quota(name, rate, counter), by, planner.scaled if tiered else None, store)
+    denials_us = settings.denial_cache_ms * 1000
+    scaled = planner.scaled if tiered else None
+    return Prepared(rule, first, Quota(name, rate, counter, denials_us), by, scaled, store, denials_us)
 
 
 def _plain(rule: Rule) -> bool:

@@ -47,12 +47,14 @@ class Reservation:
         with self._once(actual) as charges:
             if charges:
                 self._limiter.store.settle(charges, self._limiter.now(), self.taken_us)
+                self._limiter.forget_denials(charge.caller for charge in charges)
 
     async def asettle(self, actual: int) -> None:
         """`settle` for an event loop."""
         with self._once(actual) as charges:
             if charges:
                 await self._limiter.store.asettle(charges, self._limiter.now(), self.taken_us)
+                self._limiter.forget_denials(charge.caller for charge in charges)
 
     def cancel(self) -> None:
         """Gives everything back. One round trip."""

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 
 from ratelimit.categories import SETTING_NAMES, Category, RateLimits
 from ratelimit.errors import ConfigurationError
+from ratelimit.headers import HEADER_STYLES
 from ratelimit.rates import Rate
 from ratelimit.rules import Policy
 from ratelimit.stores import SCHEMES, known_scheme, redacted
@@ -27,7 +28,6 @@ from ratelimit.stores import SCHEMES, known_scheme, redacted
 logger = logging.getLogger("ratelimit")
 
 PREFIX: Final = "RATELIMIT_"
-HEADER_STYLES: Final = ("none", "ietf", "x")
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -48,6 +48,7 @@ class Settings:
     proxies_count: int = 0
     use_cache: str = "default"
     store: str = field(default="memory://", repr=False)  # may hold a password
+    denial_cache_ms: int = 500
     headers: str = "none"
     policy_file: str = ""
     overrides: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -58,6 +59,7 @@ class Settings:
             object.__setattr__(self, name, _boolean(name, getattr(self, name)))
         object.__setattr__(self, "ipv6_mask", _whole("ipv6_mask", self.ipv6_mask, 1, 128))
         object.__setattr__(self, "proxies_count", _whole("proxies_count", self.proxies_count, 0, 100))
+        object.__setattr__(self, "denial_cache_ms", _whole("denial_cache_ms", self.denial_cache_ms, 0, 60_000))
         object.__setattr__(self, "headers", _one_of("headers", self.headers, HEADER_STYLES))
         object.__setattr__(self, "store", _store("store", self.store))
         _text("use_cache", self.use_cache)

@@ -41,11 +41,10 @@ def lifetime_us(state: State, rate: Rate, now_us: int) -> int:
 
 def outcome(state: State, rate: Rate, cost: int, now_us: int, charged: bool) -> Outcome:
     """The figures after a call for `cost` units that were `charged` or not."""
+    used, limit = state[0], rate.limit
     rest_us = rate.window_us - now_us % rate.window_us
     allowed = passes(state, rate, cost, now_us)
-    used = take(state, cost)[0] if charged else state[0]
-    if allowed:
-        retry_us = 0
-    else:
-        retry_us = rest_us if rate.limit > 0 and cost <= rate.limit else NEVER
-    return Outcome(allowed, rate.limit, max(0, rate.limit - used), retry_us, rest_us if used else 0)
+    retry_us = 0 if allowed else rest_us if 0 < limit >= cost else NEVER
+    if charged:
+        used = max(0, used + cost)
+    return Outcome(allowed, limit, limit - used if used < limit else 0, retry_us, rest_us if used else 0)

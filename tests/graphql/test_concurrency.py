@@ -94,15 +94,18 @@ def test_one_round_trip_for_each_field(proxy: CountingProxy) -> None:
     proxy.reset()
     aliases = " ".join(f"a{n}: ping" for n in range(30))
     assert answers(graphql.graphql_sync(built, f"{{ {aliases} }}", context_value=request())) == 19
-    assert (proxy.counts, proxy.round_trips) == ({"EVALSHA": 30}, 30)
+    # The first one that is denied is asked for; the other ten are known then.
+    assert (proxy.counts, proxy.round_trips) == ({"EVALSHA": 20}, 20)
     limiter.close()
 
 
 class AsyncOnly(Limiter):
     """A limiter that must be awaited."""
 
-    def check_many(self, *args: Any, **kwargs: Any) -> Any:
+    def check(self, *args: Any, **kwargs: Any) -> Any:
         raise AssertionError("the event loop was blocked")
+
+    check_many = check
 
 
 async def test_async_resolvers_never_ask_the_store_on_the_loop() -> None:

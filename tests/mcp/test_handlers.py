@@ -311,6 +311,8 @@ async def test_a_failing_store_is_the_outage_policys_business(limiter: Limiter) 
     class Broken:
         holds = frozenset({"fixed"})
 
+        def counter(self, *_: Any) -> None: ...
+
         async def aapply(self, *_: Any) -> Any:
             raise StoreError("no store")
 

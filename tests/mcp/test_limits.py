@@ -179,6 +179,8 @@ async def test_a_store_that_fails_is_the_outage_policys_business(limiter: Limite
     class Broken:
         holds = frozenset({"fixed"})
 
+        def counter(self, *_: Any) -> None: ...
+
         async def aapply(self, *_: Any) -> Any:
             raise OSError("no store")
 

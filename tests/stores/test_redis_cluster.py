@@ -50,7 +50,7 @@ def used(taken: Taken) -> int:
 
 
 def key_of(caller: str) -> str:
-    return stored_key(Charge(f"rl:g:{{{caller}}}", RATE, 1, "g"), NOW)
+    return stored_key(Charge("rl:g", caller, RATE, 1, "g"), NOW)
 
 
 def node_of(caller: str, nodes: Cluster) -> Server:
@@ -125,7 +125,7 @@ class TestConnections:
             store = RedisStore(async_client=client, server_time=False)
             counter = store.counter("rl:g", RATE)
             assert [used(await counter.atake("u", 1, NOW)) for _ in range(3)] == [0, 1, 2]
-            await store.aclear([Charge("rl:g:{u}", RATE, 1, "g")], NOW)
+            await store.aclear([Charge("rl:g", "u", RATE, 1, "g")], NOW)
             assert used(await counter.atake("u", 1, NOW)) == 0
 
     def test_one_counter_serves_one_loop_after_another(self, store: RedisStore) -> None:
@@ -198,7 +198,7 @@ class TestErrands:
 class TestChanges:
     async def test_a_slot_that_has_moved_is_followed(self, move: Move, changing_cluster: Cluster) -> None:
         store = RedisStore(changing_cluster.url, timeout=PATIENT, server_time=False)
-        counter, charge = store.counter("rl:g", RATE), Charge("rl:g:{u1}", RATE, 1, "g")
+        counter, charge = store.counter("rl:g", RATE), Charge("rl:g", "u1", RATE, 1, "g")
         assert used(await counter.atake("u1", 1, NOW)) == 0
         move.begin()
         move.end(move.target, key_of("u1"))

@@ -52,16 +52,14 @@ def used(taken: Taken) -> int:
 
 
 def key_of(kind: str, caller: str = "u") -> str:
-    return stored_key(Charge(f"{HEAD}:{{{caller}}}", Rate.parse(kind), 1, "g"), NOW)
+    return stored_key(Charge(HEAD, caller, Rate.parse(kind), 1, "g"), NOW)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("caller", CALLERS)
 def test_a_counter_counts_where_the_general_script_does(kind: str, caller: str, store: RedisStore) -> None:
-    from ratelimit.keys import charge_key
-
     rate, algorithm = Rate.parse(kind), BY_NAME[Rate.parse(kind).algorithm]
-    counter, charge = store.counter(HEAD, rate), Charge(charge_key("rl", "g", caller), rate, 2, "g")
+    counter, charge = store.counter(HEAD, rate), Charge(HEAD, caller, rate, 2, "g")
     passed = []
     for step in range(4):
         now_us = NOW + step * 1_000_000

@@ -284,7 +284,7 @@ class TestInterruptions:
 
     def test_a_silent_server_is_an_error_of_the_store(self, silent_url: str) -> None:
         with closing(RedisStore(silent_url, timeout=0.05)) as store, pytest.raises(StoreError, match="Timeout"):
-            store.apply([Charge("rl:g:{u}", Rate.parse("1/m"), 1, "g")], 1)
+            store.apply([Charge("rl:g", "u", Rate.parse("1/m"), 1, "g")], 1)
 
     def test_an_interrupted_command_leaves_its_reply_to_nobody(self, lines: Lines, redis_server: Server) -> None:
         def interrupt() -> None:
