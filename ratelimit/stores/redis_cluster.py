@@ -67,14 +67,14 @@ class Nodes:
         if pipe is None or pipe.closed:
             self.search(errand)
         elif pipe.room < 1:
-            errand.answer(refusal())
+            errand.fail(refusal())
         else:
             errand.go(pipe)
 
     def search(self, errand: Errand) -> None:
         """Sends it once its node is known and connected."""
         if len(self._searches) >= redis_pipe.MAX_OUTSTANDING:
-            errand.answer(refusal())
+            errand.fail(refusal())
             return
         search = self.loop.create_task(self._search(errand))
         self._searches.add(search)
@@ -102,11 +102,11 @@ class Nodes:
         except _FAILURES as error:
             errand.answer(error)
         except asyncio.CancelledError:
-            errand.answer(ConnectionError("the store was closed"))
+            errand.fail(ConnectionError("the store was closed"))
             raise
         else:
             if pipe.room < 1:
-                errand.answer(refusal())
+                errand.fail(refusal())
             elif not errand.future.done():
                 errand.go(pipe)
 
@@ -128,13 +128,8 @@ class Nodes:
         return pipe
 
     def _opener(self, errand: Errand) -> PipeOpener:
-        node = self._nodes.nodes_cache.get(errand.address)
-        if node is None:
-            nodes = self._nodes.slots_cache.get(errand.slot)
-            if not nodes:
-                self.doubt()
-                raise ConnectionError(f"no node has slot {errand.slot}")
-            node = nodes[0]
+        # A map that lacks a slot is none: redis-py raises.
+        node = self._nodes.nodes_cache.get(errand.address) or self._nodes.slots_cache[errand.slot][0]
         opener = self._openers.get(node.name)
         if opener is None:
             opener = self._openers[node.name] = PipeOpener(node, self._timeout)
@@ -204,6 +199,11 @@ class Errand:
             self.future.set_exception(error)
         return 1
 
+    def fail(self, error: Exception) -> None:
+        """Ends it with an error."""
+        if not self.future.done():
+            self.future.set_exception(store_error(error))
+
     def _failed(self, error: Exception) -> int:
         kind, _, rest = str(error).partition(" ")
         if kind == "NOSCRIPT" and self._script and self._pipe and self._loaded is not self._pipe:
@@ -220,7 +220,7 @@ class Errand:
             return 1
         if isinstance(error, OSError) or kind == "CLUSTERDOWN":
             self._nodes.doubt()
-        self.future.set_exception(store_error(error))
+        self.fail(error)
         return 1
 
     def _put(self, pipe: Pipe) -> None:

@@ -141,6 +141,8 @@ class Parcel:
 
     def _partly_failed(self, reply: list[Any]) -> int:
         failed = errors(self._plain, reply, len(self.asked))
+        for error in failed.values():
+            self.pipe.heed(error)
         taken = self._plain.taken(reply, [now_us for _, _, _, now_us in self.asked])
         for place, (future, *_) in enumerate(self.asked):
             if not future.done():

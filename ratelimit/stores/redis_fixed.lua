@@ -7,10 +7,10 @@ local call, found = redis.pcall, {}  -- pcall: a key that is no counter must not
 for i, key in ipairs(KEYS) do
   local cost = alike and ARGV[3] or ARGV[2 + i]
   local text = call('GET', key)
-  local used = tonumber(text or 0) or 0
-  if type(text) == 'table' then
+  if text and text.err then
     found[i] = text
   else
+    local used = text and tonumber(text) or 0
     local after = used + cost <= limit and call('INCRBY', key, cost)
     local failed = type(after) == 'table'
     found[i] = failed and after or after and used or -1 - used

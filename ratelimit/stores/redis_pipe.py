@@ -11,6 +11,7 @@ Rules:
 - Silence is an outage, being busy is not. When something is on the way and nothing is heard for the timeout, the connection
   is given up, and every waiter hears of it. While replies come, a waiter waits its turn; and what has arrived is read
   before the clock is looked at, so that a busy loop is not taken for a silent server.
+- A server that is not the master, or not yet, is left: the next connection may lead to another one.
 - When too many checks are outstanding, a further one is refused at once, instead of waiting in vain.
 """
 
@@ -27,6 +28,7 @@ MAX_OUTSTANDING: Final = 10_000
 """Checks and other commands that may wait for their reply; the outage policy answers for more."""
 
 
+_NOT_THE_MASTER: Final = ("READONLY", "LOADING", "MASTERDOWN")
 # Bytes that are written before the rest is packed: a long command, or several.
 _LONG: Final = 256
 _SEVERAL: Final = 4096
@@ -71,6 +73,7 @@ class Pipe(asyncio.Protocol):
         self._queued: list[Question] = []
         self._heard = self.loop.time()
         self._looked_again = False
+        self._elsewhere: Exception | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport = connection._writer.transport
         self._transport.set_protocol(self)
@@ -108,18 +111,27 @@ class Pipe(asyncio.Protocol):
         try:
             reader.feed(data)
             while (reply := reader.gets()) is not False:
+                if isinstance(reply, Exception):
+                    self.heed(reply)
                 woken += sent.popleft().answer(reply)
         except (ConnectionError, IndexError) as error:  # what came is no reply, or nobody asked for it
             self.close(error)
             return
         self.room += woken
-        if len(self._queued) > woken:
+        if self._elsewhere is not None:
+            self.close(self._elsewhere)
+        elif len(self._queued) > woken:
             self._send()
         elif woken > 1 or self._queued:
             self._idle = False
             self.loop.call_soon(self._send)
         else:
             self._idle = not sent
+
+    def heed(self, error: Exception) -> None:
+        """Is told what the server answered: when that says that the master is elsewhere, the connection is given up."""
+        if any(word in str(error) for word in _NOT_THE_MASTER):
+            self._elsewhere = error
 
     def _send(self) -> None:
         """Sends what is queued."""

@@ -18,7 +18,7 @@ for i, key in ipairs(KEYS) do
     if now == 0 then now = found[1] end
   end
   local text, at = call('GET', key), 3 * i
-  if type(text) == 'table' then
+  if text and text.err then
     found[at - 1], found[at], found[at + 1] = text, 0, 0
   else
     local first, units, previous = state_of(text, window, now)

@@ -264,6 +264,21 @@ class TestErrors:
             await store.aclose()
 
     @pytest.mark.parametrize("kind", KINDS)
+    async def test_a_server_that_is_no_longer_the_master_is_left(self, kind: str, own_server: Server) -> None:
+        store = RedisStore(own_server.url, timeout=PATIENT, server_time=False)
+        counter = store.counter(HEAD, Rate.parse(kind))
+        await warm(store, counter)
+        ask(own_server.port, "REPLICAOF", "127.0.0.1", 1)
+        left = store._pipe()
+        found = await asyncio.gather(*(counter.atake("u", 1, NOW) for _ in range(2)), return_exceptions=True)
+        assert [type(one) for one in found] == [StoreError] * 2
+        assert left is not None
+        assert (left.closed, store._pipe()) == (True, None)
+        ask(own_server.port, "REPLICAOF", "NO", "ONE")
+        assert (await counter.atake("u", 1, NOW))[0]
+        await store.aclose()
+
+    @pytest.mark.parametrize("kind", KINDS)
     async def test_a_forgotten_script_is_loaded_again_and_counts_once(
         self, kind: str, store: RedisStore, client: redis.Redis
     ) -> None:
