@@ -15,7 +15,7 @@ from ratelimit.outcome import Charge
 from ratelimit.rates import MAX_LIMIT, Rate
 from ratelimit.rules import POLICY_NAME, Policy, Rule, read_rate
 from ratelimit.settings import Settings
-from ratelimit.tiers import Tiers
+from ratelimit.tiers import Tiers, default_tiers
 
 RuleLike = str | Category | Rate | Rule | Policy
 """What may be checked: a category or its name, a rate, a rule, a policy or its name in the policy file."""
@@ -49,6 +49,10 @@ class Planner:
                 raise ConfigurationError(f"{what}={given!r} is not a plain function of the caller")
         self._tiers = tiers
         self._multiplier = multiplier
+        self.scales = tiers is default_tiers
+        """Whether `scaled` only ever scales: tiers of an application's own may give any rate."""
+        self.by_tier = self.scales and multiplier is None
+        """Whether callers of one default tier have the same rates."""
 
     def asks(self, call: Call, settings: Settings, protocol: str) -> list[Ask]:
         """What to ask the store for one call; nothing when no rule means it, or one lets it through.

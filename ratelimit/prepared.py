@@ -4,7 +4,8 @@ Rules:
 - Only plain rules are prepared: one rate, enforced, for every call, without bans and without distinct counting. The others,
   and every policy, go the general way (`plan.py`), which decides the same.
 - A `Prepared` holds for one limiter, its settings and its store. When settings change, the limiter forgets all it prepared.
-- What depends on the caller is not frozen: its tier, and what custom tiers and multipliers say, are looked up in each check.
+- What depends on the caller is not frozen: its tier and its multiplier are looked up in each check. Where an application's
+  own tiers may give any rate, nothing can be prepared.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from ratelimit.rates import Rate
 from ratelimit.rules import Policy, Rule
 from ratelimit.settings import Settings
 from ratelimit.stores.base import Counter, LocalCounter, Store, Taken
+from ratelimit.tiers import tier_of
 
 MAX_PREPARED: Final = 1_024
 """Rules, in groups, that a limiter keeps prepared; groups may be as many as an application likes."""
 _MAX_QUOTAS: Final = 256
 _STRATEGIES: Final = frozenset({*STRATEGIES, "token"}) - {"global"}
 
-Scaled = Callable[[Rate, Identity], Rate]
 Decide = Callable[["Quota", str, int, int], Decision]
 
 
@@ -66,7 +67,7 @@ class Quota:
 class Prepared:
     """A rule in a group, for any caller. `plain` is the quota of a caller without a tier."""
 
-    __slots__ = ("_by", "_denials_us", "_quotas", "_scaled", "_store", "head", "plain", "rule")
+    __slots__ = ("_by", "_denials_us", "_planner", "_quotas", "_store", "_tiers", "head", "plain", "rule")
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Prepared:
         head: str,
         plain: Quota,
         by: str | None,
-        scaled: Scaled | None,
+        planner: Planner | None,
         store: Store,
         denials_us: int,
     ) -> None:
@@ -82,7 +83,8 @@ class Prepared:
         self.head = head
         self.plain = plain
         self._by = by
-        self._scaled = scaled
+        self._planner = planner  # None if the rate is the same for everybody
+        self._tiers: dict[int, Quota] = {}
         self._store = store
         self._denials_us = denials_us
         self._quotas: dict[Rate, Quota] = {}
@@ -90,9 +92,18 @@ class Prepared:
     def quota(self, identity: Identity) -> Quota:
         """What the caller has."""
         plain = self.plain
-        if self._scaled is None:
+        if self._planner is None:
             return plain
-        rate = self._scaled(plain.rate, identity)
+        if not self._planner.by_tier:
+            return self._of(self._planner.scaled(plain.rate, identity))
+        tier = tier_of(identity)
+        quota = self._tiers.get(tier)
+        if quota is None:
+            quota = self._tiers[tier] = self._of(self._planner.scaled(plain.rate, identity))
+        return quota
+
+    def _of(self, rate: Rate) -> Quota:
+        plain = self.plain
         if rate is plain.rate:
             return plain
         quota = self._quotas.get(rate)
@@ -125,7 +136,7 @@ def prepare(rule: RuleLike, group: str | None, settings: Settings, store: Store,
     if isinstance(found, Rule):
         (by,), source, tiered = found.by, found.rate, found.tiered  # type: ignore[misc]
     rate: Rate = settings.rate(source) if isinstance(source, Category) else source
-    if rate.also or rate.algorithm not in store.holds:
+    if rate.also or rate.algorithm not in store.holds or (tiered and not planner.scales):
         return None
     name = group or ("default" if isinstance(found, Rate) else found.name)
     first = head(settings.key_prefix, name)
@@ -133,8 +144,8 @@ def prepare(rule: RuleLike, group: str | None, settings: Settings, store: Store,
     if counter is None:
         return None
     denials_us = settings.denial_cache_ms * 1000
-    scaled = planner.scaled if tiered else None
-    return Prepared(rule, first, Quota(name, rate, counter, denials_us), by, scaled, store, denials_us)
+    quota = Quota(name, rate, counter, denials_us)
+    return Prepared(rule, first, quota, by, planner if tiered else None, store, denials_us)
 
 
 def _plain(rule: Rule) -> bool:

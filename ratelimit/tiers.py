@@ -18,6 +18,12 @@ SUPERUSER = 10
 AUTHENTICATED = 2
 
 
+def tier_of(identity: Identity) -> int:
+    """A number for the caller's tier by default, from 0 to 5: callers of one tier have the same rates."""
+    tier = 0 if identity.user is None else 2 if identity.superuser else 1
+    return tier + 3 if identity.capped else tier
+
+
 def default_tiers(identity: Identity, rate: Rate) -> Rate:
     """Superusers have 10 times the rate, authenticated callers 2 times, anonymous ones once.
 

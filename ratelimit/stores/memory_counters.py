@@ -3,6 +3,8 @@
 Rules:
 - Each does what `MemoryStore.apply` does with one plain charge, and counts in the same table.
 - The short way is for a caller who is at hand and has units left after the call; everything else goes the long way.
+- On the short way nothing is called while the lock is held: only at calls and loops does the interpreter switch threads, and
+  one that is switched away with the lock makes all others queue up behind it, call after call.
 """
 
 from __future__ import annotations
@@ -93,11 +95,12 @@ class WindowCounter:
         with self._keeper.lock:
             if table.since_us <= now_us < table.until_us:
                 recent = table.recent
-                used = recent.get(caller)
-                if used is None:
+                try:
+                    used = recent[caller]
+                except KeyError:
                     recent = table.newest.open.part(caller)
-                    used = recent.get(caller)
-                if used is not None and used + cost < self._limit:
+                    used = recent.get(caller, self._limit)
+                if used + cost < self._limit:
                     recent[caller] = used + cost
                     found = True, used, now_us
             if found is None:
@@ -134,12 +137,13 @@ class BucketCounter:
         with self._keeper.lock:
             if table.since_us <= now_us < table.until_us:
                 recent = table.recent
-                known = recent.get(caller)
-                if known is None:
+                try:
+                    known = recent[caller]
+                except KeyError:
                     recent = table.newest.open.part(caller)
                     known = recent.get(caller)
                 if known is not None:
-                    last_us, level = known if type(known) is tuple else (known >> BITS, known & LOW)
+                    last_us, level = known if known.__class__ is tuple else (known >> BITS, known & LOW)
                     elapsed_us = now_us - last_us
                     if elapsed_us >= 0:
                         level -= elapsed_us * self._limit

@@ -63,3 +63,12 @@ def test_an_application_brings_its_own_tiers(fake_clock: FakeClock) -> None:
     limiter = Limiter(MemoryStore(), clock=fake_clock, tiers=plans)
     assert limiter.peek("AI_QUERY", Identity(token="team"), key="token_or_ip").limit == 600
     assert limiter.peek("AI_QUERY", SUPERUSER).limit == 20
+
+
+def test_tiers_of_an_applications_own_may_give_any_rate(fake_clock: FakeClock) -> None:
+    rates = {"a": "1/m", "b": "3/m burst 3", "c": "1/s; 2/m"}
+    limiter = Limiter(MemoryStore(), clock=fake_clock, tiers=lambda identity, rate: Rate.parse(rates[identity.user]))
+    for user, times in (("a", 1), ("b", 3), ("c", 1)):
+        assert sum(bool(limiter.check("AI_QUERY", Identity(user))) for _ in range(5)) == times
+    fake_clock.advance(1)
+    assert [bool(limiter.check("AI_QUERY", Identity("c"))) for _ in range(2)] == [True, False]
