@@ -28,7 +28,7 @@ from ratelimit.stores.redis_clients import (
 from ratelimit.stores.redis_cluster import ClusterCounter, Nodes
 from ratelimit.stores.redis_counter import RedisCounter
 from ratelimit.stores.redis_pipe import Pipe, PipeOpener
-from ratelimit.stores.redis_plain import plain
+from ratelimit.stores.redis_plain import Plain, command, plain, question
 from ratelimit.stores.redis_script import Script, packed
 from ratelimit.stores.redis_threads import Lines
 from ratelimit.stores.redis_wire import SETTLE, all_keys, arguments, pattern, read_outcomes, store_error
@@ -266,9 +266,13 @@ class RedisStore:
             async with self._connected(self.timeout) as client:
                 await client.execute_command("DEL", *keys)
 
-    def _ask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+    def _ask(self, of: Plain, caller: str, cost: int, now_us: int) -> Any:
+        """The reply to a single plain check."""
         with _STORE_ERRORS:
-            return self._run(script, keys, args)
+            if self._lines is None:
+                return self._run(*question(of, caller, cost, now_us))
+            asked = command(of, (of.keys(now_us)[caller],), (cost,), (now_us,))
+            return self._lines.scripted(asked, of.script.source)
 
     async def _aask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         with _STORE_ERRORS:

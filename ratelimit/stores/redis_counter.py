@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ratelimit.stores.redis_pipe import Pipe, Question, Single, refusal
-from ratelimit.stores.redis_plain import Ask, AsyncAsk, Keys, Plain, Taken, command, errors, question, read_one, take
+from ratelimit.stores.redis_plain import Ask, AsyncAsk, Keys, Plain, Taken, command, errors, question, read_one
 from ratelimit.stores.redis_script import packed
 from ratelimit.stores.redis_wire import store_error
 
@@ -41,7 +41,7 @@ class RedisCounter:
 
     def take(self, caller: str, cost: int, now_us: int) -> Taken:
         """Takes `cost` units for `caller` if they fit; one EVALSHA."""
-        return take(self._plain, self._ask, caller, cost, now_us)
+        return read_one(self._plain, self._ask(self._plain, caller, cost, now_us), now_us)
 
     def atake(self, caller: str, cost: int, now_us: int) -> Awaitable[Taken]:
         """`take` for an event loop; one EVALSHA for all checks that come while another trip is on the way."""
