@@ -28,7 +28,7 @@ from ratelimit.stores.redis_clients import (
 from ratelimit.stores.redis_cluster import ClusterCounter, Nodes
 from ratelimit.stores.redis_counter import RedisCounter
 from ratelimit.stores.redis_pipe import Pipe, PipeOpener
-from ratelimit.stores.redis_plain import plain
+from ratelimit.stores.redis_plain import Plain, command, plain, question
 from ratelimit.stores.redis_script import Script, packed
 from ratelimit.stores.redis_threads import Lines
 from ratelimit.stores.redis_wire import SETTLE, all_keys, arguments, pattern, read_outcomes, store_error
@@ -107,7 +107,7 @@ class RedisStore:
         of = plain(head, rate, self._server_time)
         if self._target is not None and self._clustered:
             return ClusterCounter(of, self._ask, self._nodes)
-        return RedisCounter(of, self._ask, None if self._lines is None else self._send, self._aask, self._pipe)
+        return RedisCounter(of, self._ask, self._aask, self._pipe)
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         """See `Store.apply`; one EVALSHA, on a cluster one for each caller among the charges."""
@@ -266,21 +266,17 @@ class RedisStore:
             async with self._connected(self.timeout) as client:
                 await client.execute_command("DEL", *keys)
 
-    def _ask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+    def _ask(self, of: Plain, caller: str, cost: int, now_us: int) -> Any:
+        """The reply to a single plain check."""
         with _STORE_ERRORS:
-            return self._run(script, keys, args)
-
-    def _send(self, command: bytes, source: str) -> Any:
-        assert self._lines is not None
-        try:
-            reply = self._lines.scripted(command, source)
-        except _FAILURES as error:
-            raise store_error(error) from error
-        for part in reply:
-            if isinstance(part, ResponseError):
-                self._lines.heed(part)
-                raise store_error(part)
-        return reply
+            if self._lines is None:
+                return self._run(*question(of, caller, cost, now_us))
+            asked = command(of, (of.keys(now_us)[caller],), (cost,), (now_us,))
+            reply = self._lines.scripted(asked, of.script.source)
+            for part in reply:
+                if isinstance(part, ResponseError):  # about this check's key; `read_one` raises it
+                    self._lines.heed(part)
+            return reply
 
     async def _aask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         with _STORE_ERRORS:

@@ -23,7 +23,7 @@ from ratelimit.errors import StoreError
 from ratelimit.keys import caller_tag
 from ratelimit.stores import redis_pipe, redis_plain
 from ratelimit.stores.redis_pipe import Pipe, PipeOpener, Question, Single, patiently, refusal
-from ratelimit.stores.redis_plain import Ask, Plain, Taken, command, read_one, take
+from ratelimit.stores.redis_plain import Ask, Plain, Taken, command, read_one
 from ratelimit.stores.redis_script import Script, packed
 from ratelimit.stores.redis_wire import store_error
 
@@ -238,7 +238,7 @@ class ClusterCounter:
 
     def take(self, caller: str, cost: int, now_us: int) -> Taken:
         """Takes `cost` units for `caller` if they fit; one EVALSHA."""
-        return take(self._plain, self._ask, caller, cost, now_us)
+        return read_one(self._plain, self._ask(self._plain, caller, cost, now_us), now_us)
 
     def atake(self, caller: str, cost: int, now_us: int) -> Awaitable[Taken]:
         """`take` for an event loop."""

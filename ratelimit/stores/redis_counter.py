@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ratelimit.stores.redis_pipe import Pipe, Question, Single, refusal
-from ratelimit.stores.redis_plain import Ask, AsyncAsk, Keys, Plain, Taken, command, errors, question, read_one, take
+from ratelimit.stores.redis_plain import Ask, AsyncAsk, Keys, Plain, Taken, command, errors, question, read_one
 from ratelimit.stores.redis_script import packed
 from ratelimit.stores.redis_wire import store_error
 
@@ -25,9 +25,6 @@ MOST_CHECKS: Final = 64
 DIVIDED: Final = 12
 """So many are two parcels when they would be the only one on the way."""
 
-Send = Callable[[bytes, str], Any]
-"""Sends an EVALSHA, and the script's source when the server does not know it; raises `StoreError`, for one check's too."""
-
 Asked = tuple[Future[Taken], str, int, int]
 """A check: who waits for it, its packed key, its cost and its time."""
 
@@ -35,8 +32,7 @@ Asked = tuple[Future[Taken], str, int, int]
 class RedisCounter:
     """One rate, counted under one head, ready for any caller. See `Store.counter`.
 
-    `send` sends a packed command over a thread's own connection, if there are such; else `ask` asks a client. `pipe` gives
-    the running loop's connection if it is open; when it is not, `aask` opens it.
+    `pipe` gives the running loop's connection if it is open; when it is not, `aask` opens it.
     """
 
     def __init__(self, of: Plain, ask: Ask, send: Send | None, aask: AsyncAsk, pipe: Callable[[], Pipe | None]) -> None:
@@ -45,11 +41,7 @@ class RedisCounter:
 
     def take(self, caller: str, cost: int, now_us: int) -> Taken:
         """Takes `cost` units for `caller` if they fit; one EVALSHA."""
-        of, send = self._plain, self._send
-        if send is None:
-            return take(of, self._ask, caller, cost, now_us)
-        reply = send(command(of, (of.keys(now_us)[caller],), (cost,), (now_us,)), of.script.source)
-        return of.one_taken(reply, now_us)
+        return read_one(self._plain, self._ask(self._plain, caller, cost, now_us), now_us)
 
     def atake(self, caller: str, cost: int, now_us: int) -> Awaitable[Taken]:
         """`take` for an event loop; one EVALSHA for all checks that come while another trip is on the way."""

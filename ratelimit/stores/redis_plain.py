@@ -23,9 +23,8 @@ from ratelimit.stores.redis_wire import store_error
 Taken = tuple[bool, State, int]
 """Whether the check passes, the state before it, and the time (microseconds) that the store judged by."""
 
-Ask = Callable[[Script, list[str], Sequence[int | str]], Any]
-"""Runs a script with keys and arguments; raises `StoreError`."""
 AsyncAsk = Callable[[Script, list[str], Sequence[int | str]], Awaitable[Any]]
+"""Runs a script with keys and arguments; raises `StoreError`."""
 
 MAX_KEYS: Final = 2048
 """Callers whose key a counter keeps packed."""
@@ -182,9 +181,8 @@ def read_one(of: Plain, reply: Any, now_us: int) -> Taken:
         raise store_error(errors(of, reply, 1)[0]) from None
 
 
-def take(of: Plain, ask: Ask, caller: str, cost: int, now_us: int) -> Taken:
-    """A single check from a thread."""
-    return read_one(of, ask(*question(of, caller, cost, now_us)), now_us)
+Ask = Callable[[Plain, str, int, int], Any]
+"""The reply to a single check, from a thread: of which rate, the caller, the cost and the time. Raises `StoreError`."""
 
 
 def errors(of: Plain, reply: list[Any], checks: int) -> dict[int, Exception]:
