@@ -35,8 +35,8 @@ class RedisCounter:
     `pipe` gives the running loop's connection if it is open; when it is not, `aask` opens it.
     """
 
-    def __init__(self, of: Plain, ask: Ask, send: Send | None, aask: AsyncAsk, pipe: Callable[[], Pipe | None]) -> None:
-        self._plain, self._ask, self._send, self._aask, self._pipe = of, ask, send, aask, pipe
+    def __init__(self, of: Plain, ask: Ask, aask: AsyncAsk, pipe: Callable[[], Pipe | None]) -> None:
+        self._plain, self._ask, self._aask, self._pipe = of, ask, aask, pipe
         self._open: dict[AbstractEventLoop, Parcel] = {}
 
     def take(self, caller: str, cost: int, now_us: int) -> Taken:
