@@ -135,6 +135,7 @@ def prepare(rule: RuleLike, group: str | None, settings: Settings, store: Store,
     tiered = isinstance(found, Category)
     if isinstance(found, Rule):
         (by,), source, tiered = found.by, found.rate, found.tiered  # type: ignore[misc]
+        by = "token_or_ip" if by == "token" else by
     rate: Rate = settings.rate(source) if isinstance(source, Category) else source
     if rate.also or rate.algorithm not in store.holds or (tiered and not planner.scales):
         return None

@@ -34,10 +34,6 @@ class LocalCounter(Protocol):
         """Takes `cost` units, 1 or more, if they are there. `asked` is what the decision works its figures out from."""
         ...
 
-    def state(self, found: int, at_us: int) -> tuple[int, ...]:
-        """What was found short of a state, as the rate's algorithm knows it at `at_us`, when it was judged."""
-        ...
-
 
 class Store(Protocol):
     """Counts, shared by whoever shares the store; safe under threads and in any event loop.

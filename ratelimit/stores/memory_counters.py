@@ -47,10 +47,6 @@ class AnyCounter:
         full_us = rate.capacity * rate.window_us // max(1, rate.limit) + MAX_SKEW_US
         self._span_us = full_us if rate.algorithm in _BUCKETS else rate.window_us
 
-    def state(self, found: int, at_us: int) -> State:
-        """Never asked for: states are found whole."""
-        raise AssertionError(found)
-
     def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
         """See `LocalCounter.decide`."""
         with self._keeper.lock:
@@ -85,7 +81,7 @@ class WindowCounter:
         self._limit = whole.rate.limit
 
     def state(self, found: int, at_us: int) -> State:
-        """See `LocalCounter.state`."""
+        """What was found, as the algorithm knows it."""
         return (found,)
 
     def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
@@ -127,7 +123,7 @@ class BucketCounter:
         self._room = (rate.capacity - 1) * rate.window_us  # a level that leaves a unit
 
     def state(self, found: int, at_us: int) -> State:
-        """See `LocalCounter.state`."""
+        """What was found, as the algorithm knows it at `at_us`."""
         return (at_us, *divmod(found, self._window_us))
 
     def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:

@@ -60,14 +60,14 @@ class Shards:
         return [part for part in (self.first, *self._more) if part]
 
     def oldest(self, many: int) -> tuple[dict[Key, Any], list[tuple[Key, Any]]]:
-        """Up to so many entries that came before others, and the dictionary they are in: of one after the other."""
-        parts = (self.first, *self._more)
-        for _ in parts:
-            self._turn = (self._turn + 1) % len(parts)
-            part = parts[self._turn]
-            if part:
-                return part, list(islice(part.items(), many))
-        return self.first, []
+        """Up to so many entries that came before others, and the dictionary they are in: each time of another one.
+
+        There must be any.
+        """
+        parts = self.parts()
+        self._turn += 1
+        part = parts[self._turn % len(parts)]
+        return part, list(islice(part.items(), many))
 
     def _place(self, key: Key) -> dict[Key, Any]:
         first = self.first

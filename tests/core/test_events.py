@@ -84,6 +84,12 @@ async def test_looking_is_no_denial(limiter: Limiter, caplog: pytest.LogCaptureF
     assert caplog.messages == []
 
 
+def test_a_log_that_is_switched_off_changes_no_decision(limiter: Limiter, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.CRITICAL, "ratelimit"):
+        assert [bool(limiter.check(Rate.parse("1/m"), "u")) for _ in range(2)] == [True, False]
+    assert caplog.records == []
+
+
 def test_nothing_is_logged_when_limits_are_disabled(caplog: pytest.LogCaptureFixture) -> None:
     with isolated(disable=True) as limiter:
         assert limiter.check(NONE, "u")

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ratelimit import ConfigurationError, Limiter, MemoryStore, Rate, Rule
+from ratelimit.settings import Settings
 from ratelimit.stores import memory
 from ratelimit.testing import FakeClock, StoreConformance
 
@@ -144,6 +145,24 @@ class TestMemory:
         assert (limiter.peek(bucket, "u").remaining, limiter.peek(Rate(1, 120), "v").remaining) == (0, 1)
         assert len(store) == 2
 
+    def test_of_bans_alone_the_one_that_ends_first_makes_room(self, fake_clock: FakeClock) -> None:
+        limiter, store = limiter_of(2, fake_clock)
+        rules = {seconds: Rule(f"ban{seconds}", "1/m", ban_for=seconds) for seconds in (900, 300, 600)}
+        for rule in rules.values():
+            assert [bool(limiter.check(rule, "u")) for _ in range(2)] == [True, False]
+        assert [limiter.peek(rule, "u").banned for rule in rules.values()] == [True, False, True]
+        assert len(store) == 2
+
+    def test_who_tried_the_fewest_values_makes_room(self, fake_clock: FakeClock) -> None:
+        limiter, store = limiter_of(3, fake_clock)
+        names = Rule("names", "9/h", by="ip", count_distinct="account")
+        for caller, many in (("a", 3), ("b", 1), ("c", 2), ("d", 1)):
+            for number in range(many):
+                limiter.check(names, caller, attributes={"account": str(number)})
+        left = [limiter.peek(names, caller, attributes={"account": "0"}).remaining for caller in "abcd"]
+        assert left == [6, 9, 7, 8]
+        assert len(store) == 3
+
     def test_the_ban_outlasts_a_flood_of_spent_keys(self, fake_clock: FakeClock) -> None:
         limiter, _ = limiter_of(5, fake_clock)
         rule = Rule("probe", "1/m", ban_for=300)
@@ -209,6 +228,55 @@ class TestMemory:
             assert limiter.check(Rate(1, 1), f"u{second}")
             assert not limiter.check(Rate(1, 1), f"u{second}")
             assert len(store) <= 5
+
+    @pytest.mark.parametrize("rate", ["9/m", "9/m burst 9", "9/m sliding"])
+    def test_a_large_store_clears_one_of_many(self, rate: str, fake_clock: FakeClock) -> None:
+        limiter, store = limiter_of(10_000, fake_clock)
+        for number in range(5_000):
+            limiter.check(Rate.parse(rate), f"u{number}")
+        assert limiter.check(Rate.parse(rate), "u4999").remaining == 7
+        limiter.clear(Rate.parse(rate), "u4999")
+        assert limiter.check(Rate.parse(rate), "u4998").remaining == 7
+        assert limiter.check(Rate.parse(rate), "u4999").remaining == 8
+        assert len(store) == 5_000
+
+    def test_a_caller_is_cleared_under_one_prefix(self, fake_clock: FakeClock) -> None:
+        store = MemoryStore()
+        one, other = (Limiter(store, clock=fake_clock, settings=Settings(key_prefix=name)) for name in ("a", "b"))
+        for limiter in (one, other):
+            limiter.check(TWICE, "u")
+        one.clear(None, "u")
+        assert [limiter.peek(TWICE, "u").remaining for limiter in (one, other)] == [2, 1]
+
+    def test_a_bucket_goes_on_while_the_clock_steps_back_and_is_full_again_later(self, fake_clock: FakeClock) -> None:
+        limiter, _ = limiter_of(10, fake_clock)
+        bucket = Rate.parse("60/m burst 60")
+        assert [limiter.check(bucket, "u").remaining for _ in range(3)] == [59, 58, 57]
+        fake_clock.advance(-10)
+        assert [limiter.check(bucket, "u").remaining for _ in range(2)] == [56, 55]
+        fake_clock.advance(11)
+        assert limiter.check(bucket, "u").remaining == 55
+        fake_clock.advance(30)
+        assert limiter.check(bucket, "u").remaining == 59
+
+    def test_numbers_beyond_64_bits_are_kept_too(self, fake_clock: FakeClock) -> None:
+        limiter, _ = limiter_of(10, fake_clock)
+        bucket = Rate(10**12, 10 * 366 * 86_400, 10**12, "token_bucket")
+        assert [limiter.check(bucket, "u", cost=10**11).remaining for _ in range(3)] == [
+            9 * 10**11,
+            8 * 10**11,
+            7 * 10**11,
+        ]
+
+    def test_what_is_settled_late_goes_into_the_window_it_was_taken_in(self, fake_clock: FakeClock) -> None:
+        limiter, _ = limiter_of(10, fake_clock)
+        reservation = limiter.reserve(TWICE, "u", cost=0)
+        fake_clock.advance(60)
+        limiter.check(TWICE, "another")
+        reservation.settle(2)
+        assert limiter.peek(TWICE, "u").remaining == 2
+        fake_clock.advance(-60)
+        assert limiter.peek(TWICE, "u").remaining == 0
 
     def test_a_limit_raised_in_flight_opens_a_spent_key(self, fake_clock: FakeClock) -> None:
         limiter, _ = limiter_of(10, fake_clock)

@@ -124,6 +124,28 @@ class TestOnTheWire:
         assert client.get(b"rl:AI_QUERY:{u}:30000000") == b"2"
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("rate", ["2/m", "2/m burst 2", "2/m sliding", "2/m; 9/h"])
+def test_what_is_no_count_under_a_key_is_an_outage(
+    mode: str, rate: str, redis_limiter: Limiter, client: redis.Redis
+) -> None:
+    """A key that something else wrote."""
+    for key in ("30000000", "t60", "s60"):
+        client.rpush(f"rl:default:{{u}}:{key}", "x")
+
+    async def found() -> bool:
+        assert not (await redis_limiter.acheck(Rate.parse(rate), "v")).degraded
+        decision = await redis_limiter.acheck(Rate.parse(rate), "u")
+        await redis_limiter.aclose()
+        return decision.degraded
+
+    if mode == "async":
+        assert asyncio.run(found())
+    else:
+        assert redis_limiter.check(Rate.parse(rate), "u").degraded
+        assert not redis_limiter.check(Rate.parse(rate), "v").degraded
+
+
 class TestLifetimes:
     def test_every_key_has_one_of_at_most_two_windows(self, redis_limiter: Limiter, client: redis.Redis) -> None:
         redis_limiter.check("AI_QUERY", "user:42")
