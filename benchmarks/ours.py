@@ -27,6 +27,14 @@ def checks(store: Store | str, caller: str, goal: Goal | None = None) -> list[Ch
     ]
 
 
+def leased(store: Store | str, caller: str) -> Check:
+    """A sync check of a rule that takes 50 units at a time. Not to be compared with one that makes a trip: others see its
+    units used before they are."""
+    names, more = _names(store)
+    names["leased"] = Rule("leased", WINDOW, lease=50)
+    return _check("with a lease of 50", f"limiter.check(leased, {caller})" + more, names)
+
+
 def achecks(store: Store | str, caller: str, goal: Goal | None = None) -> list[Check]:
     """`checks` in an event loop."""
     names, more = _names(store)

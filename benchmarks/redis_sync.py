@@ -18,15 +18,16 @@ from tests.servers import Server
 from tests.wire import counting_proxy
 
 GOALS = {SAME: Goal(0.9, 0.8), CROSS: Goal(1.0, 0.9)}
-TRIES = 8
+TRIES = 50
 
 
 def rows(setting: Setting) -> Iterator[Row]:
     plan = setting.plan(25, 0.05)
     with setting.server() as server:
-        trips = counted_trips(server, _checks)
+        trips = counted_trips(server, lambda url: [*_checks(url), ours.leased(url, ONE)])
         for placement in placements():
             contestants = [check.towards(GOALS[placement]).alone() for check in _checks(server.url)]
+            contestants.append(ours.leased(server.url, ONE).alone())
             with placed(placement, server.pid):
                 timed = measure(incr(server.url).alone(), contestants, plan)
             yield noted(cost("redis sync", f"hot key, {placement}", timed), trips)

@@ -18,7 +18,7 @@ from ratelimit.multiplier import Multiplier
 from ratelimit.outage import OutageLog, policy_outcomes
 from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
 from ratelimit.plan import Ask, Call, Planner, RuleLike, check_cost, not_a_caller
-from ratelimit.prepared import MAX_PREPARED, Prepared, prepare
+from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, prepare
 from ratelimit.rates import MAX_LIMIT, Rate
 from ratelimit.reservation import Reservation
 from ratelimit.rules import Policy
@@ -69,6 +69,7 @@ class Limiter:
         self._planner = Planner(tiers, multiplier)
         self._outage = OutageLog()
         self._prepared: dict[object, Prepared | None] = {}
+        self._leases: Leases = {}
         self._local = MemoryStore()  # takes over for rules whose outage policy is "local"
         self._opened: dict[str, Store] = {}
         self._opening = threading.Lock()
@@ -129,9 +130,8 @@ class Limiter:
             else:
                 raise not_a_caller(identity)
             now_us = time_ns() // 1000 if self._wall else self._clock()
-            if quota.decide is not None:
-                decision = quota.decide(quota, caller, cost, now_us)
-            else:
+            decision = None if quota.decide is None else quota.decide(quota, caller, cost, now_us)
+            if decision is None:
                 found = quota.denials.get(caller, cost, now_us)
                 if found is None:
                     try:
@@ -173,9 +173,8 @@ class Limiter:
             else:
                 raise not_a_caller(identity)
             now_us = time_ns() // 1000 if self._wall else self._clock()
-            if quota.decide is not None:
-                decision = quota.decide(quota, caller, cost, now_us)
-            else:
+            decision = None if quota.decide is None else quota.decide(quota, caller, cost, now_us)
+            if decision is None:
                 found = quota.denials.get(caller, cost, now_us)
                 if found is None:
                     try:
@@ -288,11 +287,14 @@ class Limiter:
             caller = _caller(identity, key)
             self.store.clear_caller(self.settings.key_prefix, caller)
             self.forget_denials([caller])
+            self._drop_leases(caller)
         else:
             charges = self._clearing(Call(rule, identity, group, 1, key, attributes))
             if charges:
                 self.store.clear(charges, self._clock())
                 self.forget_denials(charge.caller for charge in charges)
+                for charge in charges:
+                    self._drop_leases(charge.caller, charge.head)
 
     async def aclear(
         self,
@@ -308,11 +310,14 @@ class Limiter:
             caller = _caller(identity, key)
             await self.store.aclear_caller(self.settings.key_prefix, caller)
             self.forget_denials([caller])
+            self._drop_leases(caller)
         else:
             charges = self._clearing(Call(rule, identity, group, 1, key, attributes))
             if charges:
                 await self.store.aclear(charges, self._clock())
                 self.forget_denials(charge.caller for charge in charges)
+                for charge in charges:
+                    self._drop_leases(charge.caller, charge.head)
 
     def unlimited(self, identity: Identity | str) -> Decision:
         """The decision on a call that nothing limits."""
@@ -329,6 +334,12 @@ class Limiter:
                 if prepared is not None:
                     prepared.forget_denials(caller)
 
+    def _drop_leases(self, caller: str, head: str | None = None) -> None:
+        """What is in hand for the caller was counted under keys that are gone; with a head, under that one."""
+        for (place, *_), leased in list(self._leases.items()):
+            if head is None or place == head:
+                leased.hands.drop(caller)
+
     def now(self) -> int:
         """The limiter's time: microseconds since the epoch."""
         return self._clock()
@@ -343,17 +354,18 @@ class Limiter:
 
     def settings_changed(self) -> None:
         """Forgets what follows from the settings."""
+        self._leases = {}
         self._prepared = {}
 
     def _prepare(self, rule: RuleLike, group: str | None) -> Prepared | None:
         """What can be found out before a check, if `rule` is one that can be prepared; kept for the next one."""
-        known = self._prepared  # before the settings are looked up: a change of theirs begins a new one
+        known, leases = self._prepared, self._leases  # before the settings are looked up: a change begins new ones
         place: object = rule if type(rule) is str else id(rule)
         place = place if group is None else (place, group)
         if place not in known:
             if len(known) >= MAX_PREPARED:
                 known = self._prepared = {}
-            known[place] = prepare(rule, group, self.settings, self.store, self._planner)
+            known[place] = prepare(rule, group, self.settings, self.store, self._planner, leases)
         return known[place]
 
     def _check(self, calls: Sequence[Call], mode: int, protocol: str) -> Decision:

@@ -98,7 +98,13 @@ class Guard:
             group = default_group if group == "" else group
             return limiter.check(rule, identity, key=key, cost=cost, group=group, protocol=self.protocol)
         call = self.call(identity, default_group, *args, **kwargs)
-        return limiter.unlimited(identity) if call is None else limiter.check_many([call], protocol=self.protocol)
+        if call is None:
+            return limiter.unlimited(identity)
+        if call.rule is not self.rule:  # found for this call: there is nothing that could be known of it
+            return limiter.check_many([call], protocol=self.protocol)
+        return limiter.check(
+            call.rule, call.identity, key=call.key, cost=call.cost, group=call.group, protocol=self.protocol
+        )
 
     async def acheck(self, identity: Identity, default_group: str, /, *args: Any, **kwargs: Any) -> Decision:
         """`check` for an event loop."""
@@ -108,8 +114,12 @@ class Guard:
             group = default_group if group == "" else group
             return await limiter.acheck(rule, identity, key=key, cost=cost, group=group, protocol=self.protocol)
         call = self.call(identity, default_group, *args, **kwargs)
-        return (
-            limiter.unlimited(identity) if call is None else await limiter.acheck_many([call], protocol=self.protocol)
+        if call is None:
+            return limiter.unlimited(identity)
+        if call.rule is not self.rule:
+            return await limiter.acheck_many([call], protocol=self.protocol)
+        return await limiter.acheck(
+            call.rule, call.identity, key=call.key, cost=call.cost, group=call.group, protocol=self.protocol
         )
 
     def call(self, identity: Identity, default_group: str, /, *args: Any, **kwargs: Any) -> Call | None:

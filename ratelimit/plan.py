@@ -98,6 +98,7 @@ class Planner:
         rate = self._rate(rule, call.identity, settings)
         if rate is None:
             return []
+        rule.check_lease(rate)
         if rule.cost * call.cost > MAX_LIMIT:
             raise ConfigurationError(f"rule {rule.name!r}: cost {rule.cost} times {call.cost} is more than {MAX_LIMIT}")
         group, caller = call.group or rule.name, rule.caller(call.identity, attributes)

@@ -2,7 +2,7 @@
 
 Rules:
 - Only plain rules are prepared: one rate, enforced, for every call, without bans and without distinct counting. The others,
-  and every policy, go the general way (`plan.py`), which decides the same.
+  and policies of several rules, go the general way (`plan.py`), which decides the same.
 - A `Prepared` holds for one limiter, its settings and its store. When settings change, the limiter forgets all it prepared.
 - What depends on the caller is not frozen: its tier and its multiplier are looked up in each check. Where an application's
   own tiers may give any rate, nothing can be prepared.
@@ -11,27 +11,32 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.categories import Category
 from ratelimit.decision import Decision, Part
 from ratelimit.denials import Denials
-from ratelimit.identity import STRATEGIES, Identity
+from ratelimit.identity import Identity
 from ratelimit.keys import head
 from ratelimit.plan import Planner, RuleLike
 from ratelimit.rates import Rate
-from ratelimit.rules import Policy, Rule
+from ratelimit.rules import PLAIN_BY, Policy, Rule
 from ratelimit.settings import Settings
 from ratelimit.stores.base import Counter, LocalCounter, Store, Taken
 from ratelimit.tiers import tier_of
 
+if TYPE_CHECKING:
+    from ratelimit.leases import Leased
+
 MAX_PREPARED: Final = 1_024
 """Rules, in groups, that a limiter keeps prepared; groups may be as many as an application likes."""
 _MAX_QUOTAS: Final = 256
-_STRATEGIES: Final = frozenset({*STRATEGIES, "token"}) - {"global"}
 
-Decide = Callable[["Quota", str, int, int], Decision]
+Decide = Callable[["Quota", str, int, int], Decision | None]
+Leases = dict[tuple[str, Rate, int], "Leased"]
+"""Counters that take leases, by the head of their keys, rate and size: however often a rule is prepared, one hand for each."""
 
 
 class Quota:
@@ -39,11 +44,12 @@ class Quota:
 
     __slots__ = ("_algorithm", "_state", "atake", "decide", "denials", "name", "rate", "take")
 
-    def __init__(self, name: str, rate: Rate, counter: Counter | LocalCounter, denials_us: int = 0) -> None:
+    def __init__(self, name: str, rate: Rate, counter: Counter | LocalCounter | Leased, denials_us: int = 0) -> None:
         self.name = name
         self.rate = rate
         self.denials = Denials(denials_us)
-        # Of a counter in memory, `decide` and `state`; of another, `take` and `atake`.
+        # Of a counter in memory, `decide` and `state`; of another, `take` and `atake`; of one with leases, `decide` as well,
+        # which decides what is in hand.
         self.decide: Decide | None = getattr(counter, "decide", None)
         self.take: Any = getattr(counter, "take", None)
         self.atake: Any = getattr(counter, "atake", None)
@@ -67,25 +73,23 @@ class Quota:
 class Prepared:
     """A rule in a group, for any caller. `plain` is the quota of a caller without a tier."""
 
-    __slots__ = ("_by", "_denials_us", "_planner", "_quotas", "_store", "_tiers", "head", "plain", "rule")
+    __slots__ = ("_by", "_counter", "_denials_us", "_planner", "_quotas", "_tiers", "plain", "rule")
 
     def __init__(
         self,
         rule: RuleLike,
-        head: str,
         plain: Quota,
         by: str | None,
         planner: Planner | None,
-        store: Store,
+        counter: Callable[[Rate], Counter | LocalCounter | Leased | None],
         denials_us: int,
     ) -> None:
         self.rule = rule  # kept, for it is known by its place in memory
-        self.head = head
         self.plain = plain
         self._by = by
         self._planner = planner  # None if the rate is the same for everybody
         self._tiers: dict[int, Quota] = {}
-        self._store = store
+        self._counter = counter
         self._denials_us = denials_us
         self._quotas: dict[Rate, Quota] = {}
 
@@ -110,7 +114,7 @@ class Prepared:
         if quota is None:
             if len(self._quotas) >= _MAX_QUOTAS:
                 self._quotas = {}
-            counter = self._store.counter(self.head, rate)
+            counter = self._counter(rate)
             assert counter is not None
             quota = self._quotas[rate] = Quota(plain.name, rate, counter, self._denials_us)
         return quota
@@ -125,28 +129,49 @@ class Prepared:
         return identity.key(self._by or strategy)
 
 
-def prepare(rule: RuleLike, group: str | None, settings: Settings, store: Store, planner: Planner) -> Prepared | None:
+def prepare(
+    rule: RuleLike, group: str | None, settings: Settings, store: Store, planner: Planner, leases: Leases
+) -> Prepared | None:
     """`rule`, counted in `group`, ready for any caller; None when it must go the general way."""
     found = planner.named(rule, settings)
+    if isinstance(found, Policy) and len(found.rules) == 1:
+        (found,) = found.rules
     if settings.disable or isinstance(found, Policy) or (isinstance(found, Rule) and not _plain(found)):
         return None
     by: Any = None
     source: Any = found
-    tiered = isinstance(found, Category)
+    tiered, lease = isinstance(found, Category), 1
     if isinstance(found, Rule):
-        (by,), source, tiered = found.by, found.rate, found.tiered  # type: ignore[misc]
+        (by,), source, tiered, lease = found.by, found.rate, found.tiered, found.lease  # type: ignore[misc]
         by = "token_or_ip" if by == "token" else by
     rate: Rate = settings.rate(source) if isinstance(source, Category) else source
+    if isinstance(found, Rule):
+        found.check_lease(rate)
     if rate.also or rate.algorithm not in store.holds or (tiered and not planner.scales):
         return None
     name = group or ("default" if isinstance(found, Rate) else found.name)
-    first = head(settings.key_prefix, name)
-    counter = store.counter(first, rate)
+    counter_of = partial(_counter, store, head(settings.key_prefix, name), lease, leases)
+    counter = counter_of(rate)
     if counter is None:
         return None
     denials_us = settings.denial_cache_ms * 1000
     quota = Quota(name, rate, counter, denials_us)
-    return Prepared(rule, first, quota, by, planner if tiered else None, store, denials_us)
+    return Prepared(rule, quota, by, planner if tiered else None, counter_of, denials_us)
+
+
+def _counter(store: Store, head: str, lease: int, leases: Leases, rate: Rate) -> Counter | LocalCounter | Leased | None:
+    """The store's counter, or one that takes leases of it; in this process's memory there is no trip that they could save."""
+    counter = store.counter(head, rate)
+    if lease == 1 or counter is None or hasattr(counter, "decide"):
+        return counter
+    leased = leases.get((head, rate, lease))
+    if leased is None:
+        from ratelimit.leases import Leased  # brings asyncio along, as the store has done already
+
+        if len(leases) >= MAX_PREPARED:
+            leases.clear()
+        leased = leases.setdefault((head, rate, lease), Leased(counter, rate, lease))
+    return leased
 
 
 def _plain(rule: Rule) -> bool:
@@ -155,5 +180,5 @@ def _plain(rule: Rule) -> bool:
         and not rule.match
         and not callable(rule.rate)
         and len(rule.by) == 1  # type: ignore[arg-type]
-        and rule.by[0] in _STRATEGIES  # type: ignore[index, operator]
+        and rule.by[0] in PLAIN_BY  # type: ignore[index, operator]
     )

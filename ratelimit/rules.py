@@ -21,6 +21,8 @@ ACTIONS: Final = ("enforce", "log", "skip")
 ON_OUTAGE: Final = ("open", "closed", "local")
 POLICY_NAME: Final = re.compile(r"[a-z][a-z0-9_-]*")
 """What a policy of a file may be called: never what a category may."""
+PLAIN_BY: Final = frozenset({*STRATEGIES, "token"}) - {"global"}
+"""Characteristics that are found in the caller alone."""
 
 RateSource = str | Rate | Category | Callable[[Identity], "str | Rate | Category | None"]
 Characteristic = str | Callable[[Identity], str]
@@ -45,6 +47,9 @@ class Rule:
     - `count_distinct`: the name of an attribute; the rate then limits how many different values of it a caller may use.
     - `tiered`: whether the caller's tier and multiplier scale the rate.
     - `on_outage`: `"open"`, `"closed"` or `"local"` (an in-process limiter takes over); None leaves it to the settings.
+    - `lease`: units that a worker takes from a shared store at a time, to spend them in that window without a trip for
+      each; never too many in all, but what it does not spend nobody else can. Only for a rule with one rate in
+      clock-aligned windows that counts every call of a user, an address or a token; 1 is none.
 
     Raises `ConfigurationError`, naming rule and field, for what cannot be used.
     """
@@ -59,6 +64,7 @@ class Rule:
     count_distinct: str | None = None
     tiered: bool = False
     on_outage: str | None = None
+    lease: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -134,6 +140,8 @@ class Rule:
                 )
         if self.count_distinct is not None and (not isinstance(self.count_distinct, str) or not self.count_distinct):
             raise self._error("count_distinct", f"{self.count_distinct!r} is not the name of an attribute")
+        if type(self.lease) is not int or not 1 <= self.lease <= MAX_LIMIT:
+            raise self._error("lease", f"{self.lease!r} is not a whole number of units from 1 to {MAX_LIMIT}")
 
     def _check_callers(self) -> None:
         if not self.by:
@@ -167,6 +175,8 @@ class Rule:
                     )
         elif self.rate is None:
             raise self._error("rate", "missing; give one, or action='skip' to let matching calls through")
+        if self.lease != 1:
+            self._check_leased()
         if self.count_distinct is None:
             return
         if self.ban_for:
@@ -176,6 +186,24 @@ class Rule:
         rate = self.rate.rate if isinstance(self.rate, Category) else self.rate
         if isinstance(rate, Rate):
             self.check_distinct(rate)
+
+    def _check_leased(self) -> None:
+        for what, unset in _LEASED:
+            if getattr(self, what) != unset:
+                raise self._error("lease", f"not with {what}; only a rule that counts every call alike can have one")
+        if len(self.by) != 1 or self.by[0] not in PLAIN_BY:  # type: ignore[arg-type, index, operator]
+            raise self._error("lease", f"only where by is one of {', '.join(sorted(PLAIN_BY))}")
+        rate = self.rate.rate if isinstance(self.rate, Category) else self.rate
+        if not isinstance(rate, Rate):
+            raise self._error("lease", f"not with a function as the rate, {rate!r}")
+        self.check_lease(rate)
+        if rate is self.rate and not self.tiered and self.lease > rate.limit:
+            raise self._error("lease", f"{self.lease} units at a time are more than {str(rate)!r} ever has")
+
+    def check_lease(self, rate: Rate) -> None:
+        """Raises `ConfigurationError` if units of `rate` cannot be taken in advance."""
+        if self.lease != 1 and (rate.also or rate.algorithm != "fixed"):
+            raise self._error("lease", f"{str(rate)!r}: only for one rate in clock-aligned windows, as in '600/m'")
 
     def check_distinct(self, rate: Rate) -> None:
         """Raises `ConfigurationError` if different values cannot be counted at `rate`."""
@@ -188,7 +216,7 @@ class Policy:
     """An ordered set of rules, asked together: every one that matches is counted, the strictest is reported.
 
     `Policy(rule, rule, …)`; a policy among them stands for its rules. The first matching `skip` rule lets a call through.
-    Raises `ConfigurationError` when two rules have one name.
+    Raises `ConfigurationError` when two rules have one name, and for a lease among several.
     """
 
     rules: tuple[Rule, ...]
@@ -205,6 +233,9 @@ class Policy:
                 raise ConfigurationError(f"policy: two rules are called {name!r}; their counts would be mixed")
         if not flat:
             raise ConfigurationError("policy: give at least one rule")
+        for rule in flat:
+            if rule.lease != 1 and len(flat) > 1:
+                raise rule._error("lease", "not in a policy of several rules, of which all are taken or none")
         object.__setattr__(self, "rules", tuple(flat))
 
     def __iter__(self) -> Iterator[Rule]:
@@ -230,9 +261,17 @@ def read_rate(rate: object) -> Category | Rate:
 _LISTS: Final = (tuple, list, set, frozenset)
 _UNCOUNTED: Final = (
     *(("rate", None), ("cost", 1), ("ban_for", ())),
-    *(("count_distinct", None), ("tiered", False), ("on_outage", None)),
+    *(("count_distinct", None), ("tiered", False), ("on_outage", None), ("lease", 1)),
 )
 """What a rule that counts nothing leaves as it is."""
+_LEASED: Final[tuple[tuple[str, Any], ...]] = (
+    ("action", "enforce"),
+    ("match", {}),
+    ("cost", 1),
+    ("ban_for", ()),
+    ("count_distinct", None),
+)
+"""What a rule with a lease leaves as it is."""
 
 
 def _several(given: Any) -> tuple[Any, ...]:

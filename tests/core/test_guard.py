@@ -44,8 +44,9 @@ def test_a_rate_is_a_budget_of_its_own_in_each_group(limiter: Limiter) -> None:
         (lambda: RateLimits.WRITE_HEAVY, 10),
     ],
 )
-def test_forms_of_a_rate(limiter: Limiter, rate: Any, limit: int) -> None:
+async def test_forms_of_a_rate(limiter: Limiter, rate: Any, limit: int) -> None:
     assert Guard(rate=rate).check(USER, "a").limit == limit
+    assert (await Guard(rate=rate).acheck(USER, "a")).limit == limit
     assert limiter.peek("WRITE_HEAVY", USER).remaining == 10
 
 

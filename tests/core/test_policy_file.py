@@ -36,6 +36,9 @@ rules = [
     { name = "health", match = { path = ["/health", { regex = "^/static/" }] }, action = "skip" },
     { name = "writes", rate = "WRITE_LIGHT", ban_for = 60 },
 ]
+
+[uploads]
+rules = [{ name = "uploads", rate = "600/m", lease = 50 }]
 """
 ONE_RULE = '[login]\n[[login.rules]]\nname = "pair"\nrate = "5/m"\n'
 
@@ -78,6 +81,7 @@ class TestLoading:
                 Rule("health", match={"path": ["/health", re.compile("^/static/")]}, action="skip"),
                 Rule("writes", "WRITE_LIGHT", ban_for=60),
             ),
+            "uploads": Policy(Rule("uploads", "600/m", lease=50)),
         }
         assert load_policies(str(path)) == policies
 
@@ -293,6 +297,16 @@ class TestTheSettingsFile:
                 pytest.raises(ConfigurationError, match="rule 'pair', rate: '5/m sliding': count_distinct needs fixed"),
             ):
                 limiter.check("login", "u")
+
+    def test_so_do_its_rules_with_a_lease(self, path: Path) -> None:
+        with isolated(policy_file=written(path, ONE_RULE.replace("5/m", "AI_QUERY") + "lease = 2")) as limiter:
+            assert limiter.check("login", "u")
+            with override(overrides={"AI_QUERY": "5/m sliding"}):
+                for ask in (limiter.check, limiter.peek):
+                    with pytest.raises(
+                        ConfigurationError, match="rule 'pair', lease: '5/m sliding': only for one rate"
+                    ):
+                        ask("login", "u")
 
 
 class TestADecoratorMadeAtImport:

@@ -10,6 +10,7 @@ import pytest
 
 from ratelimit import Category, ConfigurationError, Identity, Limiter, MemoryStore, Policy, Rate, RateLimits, Rule
 from ratelimit import settings as settings_module
+from ratelimit.plan import Call
 from ratelimit.prepared import MAX_PREPARED, prepare
 from ratelimit.settings import Settings, override
 from ratelimit.testing import FakeClock
@@ -19,7 +20,7 @@ ANN = Identity("ann", "203.0.113.7", token="secret")
 
 def prepared(limiter: Limiter, rule: Any, group: str | None = None) -> bool:
     """Whether checks of `rule` go the short way."""
-    return prepare(rule, group, limiter.settings, limiter.store, limiter._planner) is not None
+    return prepare(rule, group, limiter.settings, limiter.store, limiter._planner, {}) is not None
 
 
 @pytest.fixture
@@ -50,7 +51,9 @@ def limiter(fake_clock: FakeClock) -> Limiter:
         (Rule("r", action="skip"), False),
         (Rule("r", "5/m", ban_for=60), False),
         (Rule("r", "5/m", count_distinct="account"), False),
-        (Policy(Rule("r", "5/m")), False),
+        (Policy(Rule("r", "5/m")), True),
+        (Policy(Rule("r", "5/m"), Rule("s", "5/m")), False),
+        (Policy(Rule("r", "5/m", cost=2)), False),
     ],
 )
 def test_plain_rules_are_prepared_and_others_are_not(limiter: Limiter, rule: Any, plain: bool) -> None:
@@ -63,6 +66,7 @@ def test_a_rule_counts_for_the_same_caller_either_way(limiter: Limiter, by: str)
     assert limiter.check(rule, ANN).remaining == 4
     assert limiter.peek(rule, ANN).remaining == 4
     assert limiter.check(Policy(rule), ANN).remaining == 3
+    assert limiter.check_many([Call(rule, ANN)]).remaining == 2
     assert limiter.check(rule, ANN).key == limiter.peek(rule, ANN).key
 
 
@@ -129,7 +133,7 @@ def test_many_multipliers_do_not_pile_up(fake_clock: FakeClock) -> None:
 
 @pytest.mark.parametrize("identity", [None, 42, b"u", object()])
 def test_what_is_no_caller_is_an_error_on_every_way(limiter: Limiter, identity: Any) -> None:
-    for rule in ("AI_QUERY", Policy(Rule("r", "5/m"))):
+    for rule in ("AI_QUERY", Policy(Rule("r", "5/m"), Rule("s", "5/m"))):
         for _ in range(2):
             with pytest.raises(ConfigurationError, match="neither an Identity nor a text"):
                 limiter.check(rule, identity)

@@ -54,7 +54,7 @@ class TestDefinition:
             "enforce",
             (),
         )
-        assert (rule.count_distinct, rule.tiered, rule.on_outage) == (None, False, None)
+        assert (rule.count_distinct, rule.tiered, rule.on_outage, rule.lease) == (None, False, None, 1)
 
     def test_one_characteristic_or_ban_may_stand_without_a_list(self) -> None:
         rule = Rule("r", "5/m", by="ip", ban_for=900)
@@ -165,6 +165,30 @@ class TestDefinition:
                 )
                 for rate in ("10/m sliding", "10/m anchored", "10/m burst 5", "10/m leaky", "10/m; 20/h sliding")
             ),
+            *(
+                ({"lease": lease}, f"lease: {lease!r} is not a whole number of units from 1 to {MAX_LIMIT}")
+                for lease in (0, -1, 2.0, True, "2", None, MAX_LIMIT + 1)
+            ),
+            *(
+                ({"lease": 2, field: value}, f"lease: not with {field}; only a rule that counts every call alike can")
+                for field, value in (
+                    *(("action", "log"), ("match", {"path": "/"}), ("cost", 2), ("ban_for", 60)),
+                    ("count_distinct", "account"),
+                )
+            ),
+            *(
+                ({"lease": 2, "by": by}, "lease: only where by is one of ip, token, token_or_ip, user, user_or_ip")
+                for by in ("global", "device", ("ip", "device"), ("user", "ip"), str)
+            ),
+            *(
+                (
+                    {"lease": 2, "rate": rate},
+                    f"lease: {rate!r}: only for one rate in clock-aligned windows, as in '600/m'",
+                )
+                for rate in ("10/m sliding", "10/m anchored", "10/m burst 5", "10/m leaky", "10/m; 20/h")
+            ),
+            ({"lease": 2, "rate": len}, "lease: not with a function as the rate, <built-in function len>"),
+            ({"lease": 6}, "lease: 6 units at a time are more than '5/m' ever has"),
         ],
     )
     def test_a_mistake_is_an_error_that_names_rule_and_field(self, fields: dict[str, Any], message: str) -> None:
@@ -177,7 +201,7 @@ class TestDefinition:
         ("field", "value"),
         [
             *(("rate", "5/m"), ("rate", len), ("cost", 0), ("cost", 2), ("ban_for", 900), ("ban_for", (60, 900))),
-            *(("count_distinct", "account"), ("tiered", True), ("on_outage", "open")),
+            *(("count_distinct", "account"), ("tiered", True), ("on_outage", "open"), ("lease", 2)),
         ],
     )
     def test_a_rule_that_skips_has_nothing_to_count(self, field: str, value: Any) -> None:
@@ -195,6 +219,17 @@ class TestDefinition:
         ):
             Rule("r", sliding, count_distinct="account")
         assert Rule("r", "AI_QUERY", count_distinct="account").rate is RateLimits.AI_QUERY
+
+    def test_a_lease_is_of_a_plain_rule(self) -> None:
+        assert Rule("r", "600/m", lease=50).lease == 50
+        assert Rule("r", "5/m", by="ip", lease=5, on_outage="local").lease == 5
+        assert Rule("r", "AI_QUERY", by=["token"], lease=50).lease == 50  # the category's limit may be changed
+        assert Rule("r", "5/m", tiered=True, lease=50).lease == 50
+        sliding = RateLimits.add("SLIDING", "5/m sliding")
+        with pytest.raises(
+            ConfigurationError, match="rule 'r', lease: '5/m sliding': only for one rate in clock-aligned"
+        ):
+            Rule("r", sliding, lease=2)
 
 
 class TestMatches:
@@ -318,6 +353,14 @@ class TestPolicy:
             ConfigurationError, match=r"^policy: two rules are called 'a'; their counts would be mixed$"
         ):
             Policy(*rules)
+
+    def test_has_no_leases_among_several_rules(self) -> None:
+        leased = Rule("leased", "600/m", lease=50)
+        assert list(Policy(leased)) == [leased]
+        with pytest.raises(
+            ConfigurationError, match="rule 'leased', lease: not in a policy of several rules, of which all"
+        ):
+            Policy(Rule("r", "5/m"), leased)
 
     @pytest.mark.parametrize("rules", [(), (Policy,), ("a",), ([a, b],), (a, None), (Rate(5, 60),)])
     def test_of_anything_but_rules_is_an_error(self, rules: tuple[Any, ...]) -> None:
