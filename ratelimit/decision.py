@@ -25,10 +25,10 @@ class Part(NamedTuple):
 
 
 class Asked(Protocol):
-    """The one rate that was asked, when only one was."""
+    """What was asked, as far as figures follow from it: one rate or several."""
 
-    def part(self, caller: str, cost: int, taken: Any) -> Part:
-        """What was found for it, in figures."""
+    def parts(self, caller: Any, cost: int, taken: Any) -> Sequence[Part]:
+        """What was found, in figures: one for each rate."""
         ...
 
 
@@ -42,7 +42,8 @@ class Decision:
 
     _binding: Part | Asked
     """The part that constrains most, or what it is worked out from at the first look."""
-    _caller: str
+    _caller: Any
+    """The caller's key; when several rates were asked, it may be one for each."""
     _cost: int
     _degraded: bool
     _parts: Sequence[Part]
@@ -59,7 +60,9 @@ class Decision:
     @property
     def parts(self) -> Sequence[Part]:
         """One for every rate that was asked."""
-        return self._parts if self._taken is None else (self.binding,)
+        if self._taken is not None:
+            _ = self.binding  # which works them out
+        return self._parts
 
     @property
     def degraded(self) -> bool:
@@ -71,7 +74,8 @@ class Decision:
         """The part that constrains the call most."""
         binding = self._binding
         if not isinstance(binding, Part):
-            binding = self._binding = binding.part(self._caller, self._cost, self._taken)
+            parts = self._parts = binding.parts(self._caller, self._cost, self._taken)
+            binding = self._binding = parts[0] if len(parts) == 1 else _strictest(parts)
         return binding
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -160,8 +164,8 @@ class Decision:
         return response_headers(self, style)
 
 
-def taken(asked: Asked, caller: str, cost: int, found: tuple[bool, Any, int]) -> Decision:
-    """The decision on the only rate that was asked: whether it passes, and what `asked` works the figures out from."""
+def taken(asked: Asked, caller: Any, cost: int, found: tuple[bool, Any, int]) -> Decision:
+    """The decision on what was asked: whether it passes, and what `asked` works the figures out from."""
     decision = _new(Decision)
     decision.allowed = found[0]
     decision._binding = asked

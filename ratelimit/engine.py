@@ -14,6 +14,8 @@ from ratelimit import settings as settings_module
 from ratelimit.decision import UNLIMITED, Decision, Part, taken
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
+from ratelimit.joint import PreparedJoint
+from ratelimit.meant import Matching, matching
 from ratelimit.multiplier import Multiplier
 from ratelimit.outage import OutageLog, policy_outcomes
 from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
@@ -21,7 +23,7 @@ from ratelimit.plan import Ask, Call, Planner, RuleLike, check_cost, not_a_calle
 from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, prepare
 from ratelimit.rates import MAX_LIMIT, Rate
 from ratelimit.reservation import Reservation
-from ratelimit.rules import Policy
+from ratelimit.rules import Policy, Rule
 from ratelimit.settings import Settings
 from ratelimit.stores import open_store
 from ratelimit.stores.base import Store
@@ -68,7 +70,8 @@ class Limiter:
         self._wall = clock is system_clock  # the same, without a call
         self._planner = Planner(tiers, multiplier)
         self._outage = OutageLog()
-        self._prepared: dict[object, Prepared | None] = {}
+        self._prepared: dict[object, Prepared | PreparedJoint | None] = {}
+        self._matching: dict[object, Matching | None] = {}
         self._leases: Leases = {}
         self._local = MemoryStore()  # takes over for rules whose outage policy is "local"
         self._opened: dict[str, Store] = {}
@@ -124,7 +127,8 @@ class Limiter:
         prepared = self._prepared.get(place if group is None else (place, group)) or self._prepare(rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
-                quota, caller = prepared.plain, identity
+                quota: Any = prepared.plain
+                caller: Any = identity
             elif isinstance(identity, Identity):
                 quota, caller = prepared.quota(identity), prepared.caller(identity, key)
             else:
@@ -149,6 +153,9 @@ class Limiter:
                 events.denied(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
+        meant = self._meant(call, protocol)
+        if meant is not None:
+            return self.check(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
         return self._check([call], TAKE, protocol)
 
     async def acheck(
@@ -167,7 +174,8 @@ class Limiter:
         prepared = self._prepared.get(place if group is None else (place, group)) or self._prepare(rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
-                quota, caller = prepared.plain, identity
+                quota: Any = prepared.plain
+                caller: Any = identity
             elif isinstance(identity, Identity):
                 quota, caller = prepared.quota(identity), prepared.caller(identity, key)
             else:
@@ -192,6 +200,9 @@ class Limiter:
                 events.denied(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
+        meant = self._meant(call, protocol)
+        if meant is not None:
+            return await self.acheck(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
         return await self._acheck([call], TAKE, protocol)
 
     def peek(
@@ -355,9 +366,10 @@ class Limiter:
     def settings_changed(self) -> None:
         """Forgets what follows from the settings."""
         self._leases = {}
+        self._matching = {}
         self._prepared = {}
 
-    def _prepare(self, rule: RuleLike, group: str | None) -> Prepared | None:
+    def _prepare(self, rule: RuleLike, group: str | None) -> Prepared | PreparedJoint | None:
         """What can be found out before a check, if `rule` is one that can be prepared; kept for the next one."""
         known, leases = self._prepared, self._leases  # before the settings are looked up: a change begins new ones
         place: object = rule if type(rule) is str else id(rule)
@@ -367,6 +379,20 @@ class Limiter:
                 known = self._prepared = {}
             known[place] = prepare(rule, group, self.settings, self.store, self._planner, leases)
         return known[place]
+
+    def _meant(self, call: Call, protocol: str) -> Rule | Policy | None:
+        """The rules that mean the call, if that has to be found out, and if they are prepared."""
+        rule, known = call.rule, self._matching  # before the settings, as above
+        place = rule if type(rule) is str else id(rule)
+        if place not in known:
+            if len(known) >= MAX_PREPARED:
+                known = self._matching = {}
+            known[place] = matching(rule, self._planner.named(rule, self.settings))
+        found = known[place]
+        if found is None or call.group is not None or not isinstance(call.identity, (str, Identity)):
+            return None
+        meant = found.meant(call, protocol)
+        return None if meant is None or self._prepare(meant, None) is None else meant
 
     def _check(self, calls: Sequence[Call], mode: int, protocol: str) -> Decision:
         return self._asked(self._asks(calls, protocol), mode, protocol, self._clock())

@@ -65,7 +65,7 @@ class Planner:
         rule = self.named(call.rule, settings)
         if not isinstance(rule, (Rule, Policy)):
             return self._of_rate(rule, call, settings)
-        rules, attributes = _rules(rule, call), _attributes(call, protocol)
+        rules, attributes = _rules(rule, call), attributes_of(call, protocol)
         meant = [one for one in rules if one.matches(attributes)]
         if any(one.action == "skip" for one in meant):
             return []
@@ -76,7 +76,7 @@ class Planner:
         rule = self.named(call.rule, settings)
         if not isinstance(rule, (Rule, Policy)):
             return self._of_rate(rule, call, settings)
-        rules, attributes = _rules(rule, call), _attributes(call, "")
+        rules, attributes = _rules(rule, call), attributes_of(call, "")
         return [ask for one in rules for ask in self._of_rule(one, call, settings, attributes)]
 
     def named(self, rule: RuleLike, settings: Settings) -> Category | Rate | Rule | Policy:
@@ -151,7 +151,7 @@ def _rules(rule: Rule | Policy, call: Call) -> Sequence[Rule]:
     return rules
 
 
-def _attributes(call: Call, protocol: str) -> dict[str, Any]:
+def attributes_of(call: Call, protocol: str) -> dict[str, Any]:
     """Everything that rules may look at: the engine's own facts last, for no caller may choose them."""
     identity = call.identity
     if isinstance(identity, str):

@@ -1,8 +1,9 @@
 """Rules that were looked up, scaled and keyed once, so that the checks after the first have nothing left to find out.
 
 Rules:
-- Only plain rules are prepared: one rate, enforced, for every call, without bans and without distinct counting. The others,
-  and policies of several rules, go the general way (`plan.py`), which decides the same.
+- Only plain rules are prepared here: one rate, enforced, for every call, without bans and without distinct counting. Policies
+  and rules with several rates are prepared in `joint.py`, as far as they can be; everything else goes the general way
+  (`plan.py`), which decides the same.
 - A `Prepared` holds for one limiter, its settings and its store. When settings change, the limiter forgets all it prepared.
 - What depends on the caller is not frozen: its tier and its multiplier are looked up in each check. Where an application's
   own tiers may give any rate, nothing can be prepared.
@@ -19,6 +20,7 @@ from ratelimit.categories import Category
 from ratelimit.decision import Decision, Part
 from ratelimit.denials import Denials
 from ratelimit.identity import Identity
+from ratelimit.joint import PreparedJoint, prepare_joint
 from ratelimit.keys import head
 from ratelimit.plan import Planner, RuleLike
 from ratelimit.rates import Rate
@@ -64,6 +66,10 @@ class Quota:
         if not passes:  # it may have been a while since a denial
             state = algorithm.current(state, rate, at_us)
         return Part(self.name, rate, algorithm.outcome(state, rate, cost, at_us, passes), caller)
+
+    def parts(self, caller: str, cost: int, taken: Taken) -> tuple[Part]:
+        """See `Asked.parts`."""
+        return (self.part(caller, cost, taken),)
 
     def remember(self, caller: str, cost: int, now_us: int, taken: Taken) -> None:
         """Has the caller's next checks be denied without another trip, for as long as that is known."""
@@ -131,13 +137,15 @@ class Prepared:
 
 def prepare(
     rule: RuleLike, group: str | None, settings: Settings, store: Store, planner: Planner, leases: Leases
-) -> Prepared | None:
+) -> Prepared | PreparedJoint | None:
     """`rule`, counted in `group`, ready for any caller; None when it must go the general way."""
     found = planner.named(rule, settings)
     if isinstance(found, Policy) and len(found.rules) == 1:
         (found,) = found.rules
-    if settings.disable or isinstance(found, Policy) or (isinstance(found, Rule) and not _plain(found)):
+    if settings.disable:
         return None
+    if isinstance(found, Policy) or (isinstance(found, Rule) and not _plain(found)):
+        return prepare_joint(rule, found, group, settings, store, planner)
     by: Any = None
     source: Any = found
     tiered, lease = isinstance(found, Category), 1
@@ -147,7 +155,9 @@ def prepare(
     rate: Rate = settings.rate(source) if isinstance(source, Category) else source
     if isinstance(found, Rule):
         found.check_lease(rate)
-    if rate.also or rate.algorithm not in store.holds or (tiered and not planner.scales):
+    if rate.also:
+        return prepare_joint(rule, found, group, settings, store, planner)
+    if rate.algorithm not in store.holds or (tiered and not planner.scales):
         return None
     name = group or ("default" if isinstance(found, Rate) else found.name)
     counter_of = partial(_counter, store, head(settings.key_prefix, name), lease, leases)

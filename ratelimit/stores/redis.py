@@ -16,6 +16,7 @@ from ratelimit.algorithms.base import BY_NAME
 from ratelimit.errors import ConfigurationError
 from ratelimit.outcome import TAKE, Charge, Outcome
 from ratelimit.rates import Rate
+from ratelimit.stores.base import Callers, Share
 from ratelimit.stores.redis_clients import (
     Target,
     aclose_client,
@@ -27,6 +28,7 @@ from ratelimit.stores.redis_clients import (
 )
 from ratelimit.stores.redis_cluster import ClusterCounter, Nodes
 from ratelimit.stores.redis_counter import RedisCounter
+from ratelimit.stores.redis_joint import RedisJoint
 from ratelimit.stores.redis_pipe import Pipe, PipeOpener
 from ratelimit.stores.redis_plain import Plain, command, plain, question
 from ratelimit.stores.redis_script import Script, packed
@@ -108,6 +110,12 @@ class RedisStore:
         if self._target is not None and self._clustered:
             return ClusterCounter(of, self._ask, self._nodes)
         return RedisCounter(of, self._ask, self._aask, self._pipe)
+
+    def joint(self, shares: Sequence[Share], one_caller: bool) -> RedisJoint | None:
+        """See `Store.joint`. On a cluster only for one caller: the charges of several are asked slot by slot."""
+        if self._clustered and not one_caller:
+            return None
+        return RedisJoint(shares, self._server_time, self._ask_joint, self._aask_joint)
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         """See `Store.apply`; one EVALSHA, on a cluster one for each caller among the charges."""
@@ -281,6 +289,20 @@ class RedisStore:
     async def _aask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         with _STORE_ERRORS:
             return await self._arun(script, keys, args)
+
+    def _ask_joint(self, of: RedisJoint, callers: Callers, cost: int, now_us: int) -> Any:
+        """The reply to a check of several rates."""
+        with _STORE_ERRORS:
+            if self._lines is None:
+                return self._run(*of.question(callers, cost, now_us))
+            return self._lines.scripted(of.command(callers, cost, now_us), of.script.source)
+
+    async def _aask_joint(self, of: RedisJoint, callers: Callers, cost: int, now_us: int) -> Any:
+        with _STORE_ERRORS:
+            opener = self._own().opener
+            if opener is None:
+                return await self._arun(*of.question(callers, cost, now_us))
+            return await of.script.sent(opener.pipe or await opener.open(), of.command(callers, cost, now_us))
 
     def _pipe(self) -> Pipe | None:
         """The running loop's own connection, if it is open."""

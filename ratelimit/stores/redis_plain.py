@@ -165,7 +165,7 @@ def command(of: Plain, keys: Sequence[str], costs: Sequence[int], times: Sequenc
     arguments = of.arguments(costs, times)
     tail = _tail(arguments) if len(arguments) <= _ALIKE else "".join(map(word, arguments))
     called, number = of.script.called, len(keys)
-    return f"*{3 + number + len(arguments)}\r\n{called}{_number(number)}{''.join(keys)}{tail}".encode("ascii")
+    return f"*{3 + number + len(arguments)}\r\n{called}{number_word(number)}{''.join(keys)}{tail}".encode("ascii")
 
 
 def question(of: Plain, caller: str, cost: int, now_us: int) -> tuple[Script, list[str], tuple[int | str, ...]]:
@@ -205,4 +205,5 @@ def _tail(arguments: tuple[int | str, ...]) -> str:
     return "".join(map(word, arguments))
 
 
-_number = lru_cache(word)
+number_word = lru_cache(word)
+"""`word` of a number that is often needed."""

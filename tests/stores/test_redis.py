@@ -84,6 +84,7 @@ class TestOnTheWire:
 
         async def three() -> None:
             await limiter.acheck(Rate.parse("1/s; 9/m"), "another")
+            await limiter.apeek(Rate.parse("1/s; 9/m"), "another")
             proxy.reset()
             for _ in range(3):
                 await limiter.acheck(Rate.parse("2/s; 3/m"), "u")
