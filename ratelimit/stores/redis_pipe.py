@@ -21,13 +21,11 @@ import asyncio
 from collections import deque
 from typing import Any, Final, Protocol
 
-from ratelimit.stores.redis_reader import new_reader
+from ratelimit.stores.redis_reader import is_elsewhere, new_reader
 
 MAX_OUTSTANDING: Final = 10_000
 """Checks and other commands that may wait for their reply; the outage policy answers for more."""
 
-
-_NOT_THE_MASTER: Final = ("READONLY", "LOADING", "MASTERDOWN")
 # Bytes that are written before the rest is packed: a long command, or several.
 _LONG: Final = 256
 _SEVERAL: Final = 4096
@@ -129,7 +127,7 @@ class Pipe(asyncio.Protocol):
 
     def heed(self, error: Exception) -> None:
         """Is told what the server answered: when that says that the master is elsewhere, the connection is given up."""
-        if any(word in str(error) for word in _NOT_THE_MASTER):
+        if is_elsewhere(error):
             self._elsewhere = error
 
     def _send(self) -> None:
