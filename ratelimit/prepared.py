@@ -164,7 +164,7 @@ def prepare(
 def _counter(store: Store, head: str, lease: int, leases: Leases, rate: Rate) -> Counter | LocalCounter | Leased | None:
     """The store's counter, or one that takes leases of it; in this process's memory there is no trip that they could save."""
     counter = store.counter(head, rate)
-    if lease == 1 or counter is None or hasattr(counter, "decide"):
+    if lease == 1 or counter is None or isinstance(counter, LocalCounter):
         return counter
     leased = leases.get((head, rate, lease))
     if leased is None:
