@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from ratelimit.headers import response_headers
-from ratelimit.outcome import NEVER, Outcome
+from ratelimit.outcome import NEVER, Outcome, whole_seconds
 from ratelimit.rates import MAX_LIMIT, Rate
 
 UNLIMITED: Final = Rate(MAX_LIMIT, 1)
@@ -173,11 +173,6 @@ def taken(asked: Asked, caller: Any, cost: int, found: tuple[bool, Any, int]) ->
     decision._cost = cost
     decision._taken = found
     return decision
-
-
-def whole_seconds(wait_us: int) -> int:
-    """Microseconds as whole seconds, rounded up: waiting exactly that long is enough."""
-    return -(-wait_us // 1_000_000)
 
 
 def _strictest(parts: Sequence[Part]) -> Part:

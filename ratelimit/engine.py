@@ -19,7 +19,7 @@ from ratelimit.meant import Matching, matching
 from ratelimit.multiplier import Multiplier
 from ratelimit.outage import OutageLog, policy_outcomes
 from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
-from ratelimit.plan import Ask, Call, Planner, RuleLike, check_cost, not_a_caller
+from ratelimit.plan import Ask, Call, Planner, RuleLike, check_cost
 from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, prepare
 from ratelimit.rates import MAX_LIMIT, Rate
 from ratelimit.reservation import Reservation
@@ -123,16 +123,16 @@ class Limiter:
         A store that fails never raises: the outage policy decides, and the decision is `degraded`. Raises
         `ConfigurationError` for a rule, strategy or cost that does not exist.
         """
-        place = rule if type(rule) is str else id(rule)
-        prepared = self._prepared.get(place if group is None else (place, group)) or self._prepare(rule, group)
+        place: object = rule if type(rule) is str else id(rule)
+        if group is not None:
+            place = place, group
+        prepared = self._prepared.get(place) or self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
                 quota: Any = prepared.plain
                 caller: Any = identity
-            elif isinstance(identity, Identity):
-                quota, caller = prepared.quota(identity), prepared.caller(identity, key)
             else:
-                raise not_a_caller(identity)
+                quota, caller = prepared.of(identity, key)
             now_us = time_ns() // 1000 if self._wall else self._clock()
             decision = None if quota.decide is None else quota.decide(quota, caller, cost, now_us)
             if decision is None:
@@ -140,14 +140,11 @@ class Limiter:
                 if found is None:
                     try:
                         found = quota.take(caller, cost, now_us)
-                    except ConfigurationError:
-                        raise
                     except Exception as error:
                         call = Call(rule, identity, group, cost, key, attributes)
                         return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
                     self._outage.answered()
-                    if not found[0]:
-                        quota.remember(caller, cost, now_us, found)
+                    quota.heed(caller, cost, now_us, found)
                 decision = taken(quota, caller, cost, found)
             if not decision.allowed:
                 events.denied(decision, protocol)
@@ -170,16 +167,16 @@ class Limiter:
         protocol: str = "",
     ) -> Decision:
         """`check` for an event loop, which it never blocks."""
-        place = rule if type(rule) is str else id(rule)
-        prepared = self._prepared.get(place if group is None else (place, group)) or self._prepare(rule, group)
+        place: object = rule if type(rule) is str else id(rule)
+        if group is not None:
+            place = place, group
+        prepared = self._prepared.get(place) or self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
                 quota: Any = prepared.plain
                 caller: Any = identity
-            elif isinstance(identity, Identity):
-                quota, caller = prepared.quota(identity), prepared.caller(identity, key)
             else:
-                raise not_a_caller(identity)
+                quota, caller = prepared.of(identity, key)
             now_us = time_ns() // 1000 if self._wall else self._clock()
             decision = None if quota.decide is None else quota.decide(quota, caller, cost, now_us)
             if decision is None:
@@ -187,14 +184,11 @@ class Limiter:
                 if found is None:
                     try:
                         found = await quota.atake(caller, cost, now_us)
-                    except ConfigurationError:
-                        raise
                     except Exception as error:
                         call = Call(rule, identity, group, cost, key, attributes)
                         return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
                     self._outage.answered()
-                    if not found[0]:
-                        quota.remember(caller, cost, now_us, found)
+                    quota.heed(caller, cost, now_us, found)
                 decision = taken(quota, caller, cost, found)
             if not decision.allowed:
                 events.denied(decision, protocol)
@@ -369,11 +363,9 @@ class Limiter:
         self._matching = {}
         self._prepared = {}
 
-    def _prepare(self, rule: RuleLike, group: str | None) -> Prepared | PreparedJoint | None:
-        """What can be found out before a check, if `rule` is one that can be prepared; kept for the next one."""
+    def _prepare(self, place: object, rule: RuleLike, group: str | None) -> Prepared | PreparedJoint | None:
+        """What can be found out before a check, if `rule` is one that can be prepared; kept at `place` for the next one."""
         known, leases = self._prepared, self._leases  # before the settings are looked up: a change begins new ones
-        place: object = rule if type(rule) is str else id(rule)
-        place = place if group is None else (place, group)
         if place not in known:
             if len(known) >= MAX_PREPARED:
                 known = self._prepared = {}
@@ -392,7 +384,7 @@ class Limiter:
         if found is None or call.group is not None or not isinstance(call.identity, (str, Identity)):
             return None
         meant = found.meant(call, protocol)
-        return None if meant is None or self._prepare(meant, None) is None else meant
+        return None if meant is None or self._prepare(id(meant), meant, None) is None else meant
 
     def _check(self, calls: Sequence[Call], mode: int, protocol: str) -> Decision:
         return self._asked(self._asks(calls, protocol), mode, protocol, self._clock())
@@ -405,8 +397,6 @@ class Limiter:
             return self._let_through(asks)
         try:
             outcomes = self.store.apply([ask.charge for ask in asks], now_us, mode)
-        except ConfigurationError:
-            raise
         except Exception as error:
             return self._degraded(asks, error, mode, protocol, now_us)
         return self._decided(asks, outcomes, mode, protocol)
@@ -416,8 +406,6 @@ class Limiter:
             return self._let_through(asks)
         try:
             outcomes = await self.store.aapply([ask.charge for ask in asks], now_us, mode)
-        except ConfigurationError:
-            raise
         except Exception as error:
             return self._degraded(asks, error, mode, protocol, now_us)
         return self._decided(asks, outcomes, mode, protocol)
@@ -479,6 +467,8 @@ class Limiter:
         return decision
 
     def _degraded(self, asks: Sequence[Ask], error: Exception, mode: int, protocol: str, now_us: int) -> Decision:
+        if isinstance(error, ConfigurationError):  # no outage: the store says what to mend
+            raise error
         self._outage.failed(error, self.settings.fail_open)
         outcomes = policy_outcomes(asks, self.settings.fail_open, now_us, mode, self._local)
         decision = _decision(asks, outcomes, degraded=True)

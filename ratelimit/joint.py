@@ -22,7 +22,7 @@ from ratelimit.denials import Denials
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
 from ratelimit.keys import further_head, head
-from ratelimit.plan import Planner, RuleLike
+from ratelimit.plan import Planner, RuleLike, not_a_caller
 from ratelimit.rates import MAX_LIMIT, Rate
 from ratelimit.rules import PLAIN_BY, Policy, Rule
 from ratelimit.settings import Settings
@@ -92,7 +92,7 @@ class JointQuota:
             parts.append(Part(name, rate, BY_NAME[rate.algorithm].outcome(state, rate, needed, us, every), caller))
         return parts
 
-    def remember(self, callers: Callers, cost: int, now_us: int, taken: Taken) -> None:
+    def heed(self, callers: Callers, cost: int, now_us: int, taken: Taken) -> None:
         """Nothing: the next call is asked about again."""
 
     def _callers(self, callers: Callers, cost: int) -> Callers:
@@ -121,10 +121,15 @@ class PreparedJoint:
             different.index(place) for place, one in zip(places, counted, strict=True) for _ in one.rate.parts
         ]
         self._quotas: dict[object, JointQuota] = {}
-        self.plain = self._quota([one.rate for one in counted])
+        self.plain = self._made([one.rate for one in counted])
 
-    def quota(self, identity: Identity) -> JointQuota:
-        """What the caller has."""
+    def of(self, identity: Identity, strategy: str) -> tuple[JointQuota, Callers]:
+        """What the caller has, and whom the call counts for: by the rules' own characteristics, else by `strategy`."""
+        if not isinstance(identity, Identity):
+            raise not_a_caller(identity)
+        return self._quota(identity), self._caller(identity, strategy)
+
+    def _quota(self, identity: Identity) -> JointQuota:
         planner = self._planner
         if planner is None:
             return self.plain
@@ -132,8 +137,7 @@ class PreparedJoint:
             return self._of(tuple(self._rates(planner, identity)), planner, identity)
         return self._of(tier_of(identity), planner, identity)
 
-    def caller(self, identity: Identity | str, strategy: str) -> Callers:
-        """Whom the call counts for: by the rules' own characteristics, else by `strategy`."""
+    def _caller(self, identity: Identity | str, strategy: str) -> Callers:
         if len(self._by) == 1:
             return _caller(self._by[0] or strategy, identity)
         found = [_caller(by, identity) for by in self._by]  # type: ignore[arg-type]
@@ -147,13 +151,13 @@ class PreparedJoint:
         if quota is None:
             if len(self._quotas) >= _MAX_QUOTAS:
                 self._quotas = {}
-            quota = self._quotas[place] = self._quota(self._rates(planner, identity))
+            quota = self._quotas[place] = self._made(self._rates(planner, identity))
         return quota
 
     def _rates(self, planner: Planner, identity: Identity) -> list[Rate]:
         return [planner.scaled(one.rate, identity) if one.tiered else one.rate for one in self._counted]
 
-    def _quota(self, rates: Sequence[Rate]) -> JointQuota:
+    def _made(self, rates: Sequence[Rate]) -> JointQuota:
         shares, names = [], []
         for one, rate in zip(self._counted, rates, strict=True):
             first = head(self._prefix, one.name)
@@ -165,7 +169,7 @@ class PreparedJoint:
             names += [one.name] * len(rate.parts)
         counter = self._store.joint(shares, len(self._by) == 1)
         # A text that names a caller is that caller whatever the strategy, but not whatever the rule.
-        named = partial(self.caller, strategy="") if any(isinstance(by, Rule) for by in self._by) else None
+        named = partial(self._caller, strategy="") if any(isinstance(by, Rule) for by in self._by) else None
         return JointQuota(counter, names, shares, named)
 
 

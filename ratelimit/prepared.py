@@ -22,7 +22,7 @@ from ratelimit.denials import Denials
 from ratelimit.identity import Identity
 from ratelimit.joint import PreparedJoint, prepare_joint
 from ratelimit.keys import head
-from ratelimit.plan import Planner, RuleLike
+from ratelimit.plan import Planner, RuleLike, not_a_caller
 from ratelimit.rates import Rate
 from ratelimit.rules import PLAIN_BY, Policy, Rule
 from ratelimit.settings import Settings
@@ -71,9 +71,10 @@ class Quota:
         """See `Asked.parts`."""
         return (self.part(caller, cost, taken),)
 
-    def remember(self, caller: str, cost: int, now_us: int, taken: Taken) -> None:
-        """Has the caller's next checks be denied without another trip, for as long as that is known."""
-        self.denials.put(caller, cost, now_us, taken, self.part(caller, cost, taken).outcome.retry_after_us)
+    def heed(self, caller: str, cost: int, now_us: int, taken: Taken) -> None:
+        """Has the next checks of a denied caller be denied without another trip, for as long as that is known."""
+        if not taken[0]:
+            self.denials.put(caller, cost, now_us, taken, self.part(caller, cost, taken).outcome.retry_after_us)
 
 
 class Prepared:
@@ -99,8 +100,13 @@ class Prepared:
         self._denials_us = denials_us
         self._quotas: dict[Rate, Quota] = {}
 
-    def quota(self, identity: Identity) -> Quota:
-        """What the caller has."""
+    def of(self, identity: Identity, strategy: str) -> tuple[Quota, str]:
+        """What the caller has, and whom the call counts for: by the rule's own characteristic, else by `strategy`."""
+        if not isinstance(identity, Identity):
+            raise not_a_caller(identity)
+        return self._quota(identity), identity.key(self._by or strategy)
+
+    def _quota(self, identity: Identity) -> Quota:
         plain = self.plain
         if self._planner is None:
             return plain
@@ -129,10 +135,6 @@ class Prepared:
         """Has the caller's next check ask the store."""
         for quota in [self.plain, *self._quotas.values()]:
             quota.denials.drop(caller)
-
-    def caller(self, identity: Identity, strategy: str) -> str:
-        """Whom the call counts for: by the rule's own characteristic, else by `strategy`."""
-        return identity.key(self._by or strategy)
 
 
 def prepare(
@@ -172,7 +174,7 @@ def prepare(
 def _counter(store: Store, head: str, lease: int, leases: Leases, rate: Rate) -> Counter | LocalCounter | Leased | None:
     """The store's counter, or one that takes leases of it; in this process's memory there is no trip that they could save."""
     counter = store.counter(head, rate)
-    if lease == 1 or counter is None or hasattr(counter, "decide"):
+    if lease == 1 or counter is None or isinstance(counter, LocalCounter):
         return counter
     leased = leases.get((head, rate, lease))
     if leased is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ratelimit.decision import Asked, Decision
 from ratelimit.outcome import TAKE, Charge, Outcome
@@ -27,6 +27,7 @@ class Counter(Protocol):
         ...
 
 
+@runtime_checkable
 class LocalCounter(Protocol):
     """A counter in this process's memory, which never waits and never fails, and makes the decision itself."""
 

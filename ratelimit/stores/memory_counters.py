@@ -112,7 +112,7 @@ class WindowCounter:
                     found = True, used, now_us
             if found is None:
                 found = self._long.take(caller, cost, now_us)
-        decision = _new(Decision)  # as `taken` does: a call of it would cost as much
+        decision = _new(Decision)  # as `taken` does: a call of it would cost a twenty-fifth of the check
         decision.allowed = found[0]
         decision._binding = asked
         decision._caller = caller

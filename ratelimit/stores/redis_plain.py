@@ -14,14 +14,11 @@ from itertools import chain, repeat
 from typing import Any, Final, Protocol
 
 from ratelimit.algorithms import fixed_window
-from ratelimit.algorithms.base import State
 from ratelimit.keys import encoded
 from ratelimit.rates import Rate
+from ratelimit.stores.base import Taken
 from ratelimit.stores.redis_script import Script, word
 from ratelimit.stores.redis_wire import store_error
-
-Taken = tuple[bool, State, int]
-"""Whether the check passes, the state before it, and the time (microseconds) that the store judged by."""
 
 AsyncAsk = Callable[[Script, list[str], Sequence[int | str]], Awaitable[Any]]
 """Runs a script with keys and arguments; raises `StoreError`."""

@@ -39,12 +39,6 @@ class TestRedisStoreOverAUnixSocket(StoreConformance):
 
 
 @pytest.fixture
-def client(redis_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
-
-
-@pytest.fixture
 def redis_limiter(redis_url: str, fake_clock: FakeClock) -> Iterator[Limiter]:
     limiter = Limiter(RedisStore(redis_url, timeout=PATIENT, server_time=False), clock=fake_clock)
     yield limiter
