@@ -11,15 +11,22 @@ from ratelimit.rates import Rate
 
 SETTING_NAMES = frozenset(
     {
+        "ANSWER",
+        "CLIENT_HEADER",
         "DENIAL_CACHE_MS",
         "DISABLE",
+        "ERRORS",
+        "EXPLAIN",
         "FAIL_OPEN",
         "HEADERS",
         "IPV6_MASK",
         "KEY_PREFIX",
+        "PATHS",
+        "PATHS_EXEMPT",
         "POLICY_FILE",
         "PROXIES_COUNT",
         "STORE",
+        "TRUSTED_PROXIES",
         "USE_CACHE",
         "VIEW",
     }

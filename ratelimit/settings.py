@@ -28,6 +28,7 @@ from ratelimit.stores import SCHEMES, known_scheme, redacted
 logger = logging.getLogger("ratelimit")
 
 PREFIX: Final = "RATELIMIT_"
+ERROR_FORMS: Final = ("json", "problem")
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -46,21 +47,28 @@ class Settings:
     key_prefix: str = "rl"
     ipv6_mask: int = 64
     proxies_count: int = 0
+    trusted_proxies: Any = ()
+    client_header: str = "X-Forwarded-For"
     use_cache: str = "default"
     store: str = field(default="memory://", repr=False)  # may hold a password
     denial_cache_ms: int = 500
     headers: str = "none"
+    errors: str = "json"
+    answer: Any = ""
+    explain: bool = False
     policy_file: str = ""
     overrides: Mapping[str, Any] = field(default_factory=dict, hash=False)
     policies: Mapping[str, Policy] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("disable", "fail_open"):
+        for name in ("disable", "fail_open", "explain"):
             object.__setattr__(self, name, _boolean(name, getattr(self, name)))
         object.__setattr__(self, "ipv6_mask", _whole("ipv6_mask", self.ipv6_mask, 1, 128))
         object.__setattr__(self, "proxies_count", _whole("proxies_count", self.proxies_count, 0, 100))
         object.__setattr__(self, "denial_cache_ms", _whole("denial_cache_ms", self.denial_cache_ms, 0, 60_000))
         object.__setattr__(self, "headers", _one_of("headers", self.headers, HEADER_STYLES))
+        object.__setattr__(self, "errors", _one_of("errors", self.errors, ERROR_FORMS))
+        _answer("answer", self.answer)
         object.__setattr__(self, "store", _store("store", self.store))
         _text("use_cache", self.use_cache)
         _prefix("key_prefix", self.key_prefix)
@@ -150,6 +158,11 @@ def _store(name: str, value: object) -> str:
     if known_scheme(url):
         return url
     raise _bad(name, redacted(value), f"an address that begins with one of {', '.join(s + '://' for s in SCHEMES)}")
+
+
+def _answer(name: str, value: object) -> None:
+    if not callable(value) and not isinstance(value, str):
+        raise _bad(name, value, "the dotted path of a function (decision, answer)")
 
 
 def _path(name: str, value: object) -> str:

@@ -16,9 +16,10 @@ ADAPTERS = ROOT / "adapters"
 
 # What an adapter may import besides the standard library and `ratelimit`. Channels needs Django, which brings asgiref.
 OWN_FRAMEWORK = {
+    "ratelimit_asgi": {"fastapi", "starlette"},
     "ratelimit_channels": {"asgiref", "channels", "django"},
-    "ratelimit_django": {"asgiref", "django"},
-    "ratelimit_graphql": {"asgiref", "graphql", "strawberry"},
+    "ratelimit_django": {"asgiref", "django", "ninja", "rest_framework"},
+    "ratelimit_graphql": {"ariadne", "asgiref", "graphql", "strawberry"},
     "ratelimit_mcp": {"fastmcp", "mcp"},
 }
 # What a store of the core may import when it is opened.
@@ -34,6 +35,10 @@ STORE_CLIENTS = {
 FRAMEWORKS = {
     "ariadne",
     "asgiref",
+    "fastapi",
+    "litestar",
+    "ninja",
+    "rest_framework",
     "channels",
     "django",
     "fastmcp",

@@ -10,7 +10,14 @@ from zipfile import ZipFile
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = {"ratelimit", "ratelimit_channels", "ratelimit_django", "ratelimit_graphql", "ratelimit_mcp"}
+PACKAGES = {
+    "ratelimit",
+    "ratelimit_asgi",
+    "ratelimit_channels",
+    "ratelimit_django",
+    "ratelimit_graphql",
+    "ratelimit_mcp",
+}
 TRY_IT = """
 from ratelimit import Limiter, Rate
 limiter = Limiter()

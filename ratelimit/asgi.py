@@ -1,0 +1,88 @@
+"""What any ASGI application is given and gives, without a framework: who calls, for what, and how a call is turned down."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, TypeAlias
+
+from ratelimit.answers import Answer
+from ratelimit.identity import Identity, resolve
+from ratelimit.settings import Settings
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+WS_CLOSE_RATE_LIMITED = 4029  # 4000-4999 are the application's own codes; 429 is HTTP's "too many requests"
+
+
+def scope_identity(scope: Scope, settings: Settings, user: Any = None) -> Identity:
+    """The caller behind a scope: `user`, else its own user, its address, and its token (`scope["limit_token"]`).
+
+    A scope may lack `client` (unix sockets, test clients), `user` (no auth middleware) or both. A token is there once the
+    application has accepted one; what a client merely sent never is.
+    """
+    client = scope.get("client")
+    peer = client[0] if client else None
+    user = scope.get("user") if user is None else user
+    return resolve(scope.get("headers") or (), peer, user, scope.get("limit_token"), settings=settings)
+
+
+def route_path(scope: Scope) -> str:
+    """The path as the application's router sees it: without the prefix that the application is mounted under."""
+    path: str = scope.get("path") or ""
+    root: str = (scope.get("root_path") or "").rstrip("/")
+    if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
+        return path[len(root) :]
+    return path
+
+
+def header_lines(scope: Scope, name: bytes) -> list[bytes]:
+    """The value of every header line called `name` (in lower case)."""
+    length = len(name)
+    return [value for line, value in scope.get("headers") or () if len(line) == length and line.lower() == name]
+
+
+def header(scope: Scope, name: str) -> str | None:
+    """The first header line called `name`, None without one."""
+    lines = header_lines(scope, name.lower().encode("latin-1"))
+    return lines[0].decode("latin-1") if lines else None
+
+
+async def send_answer(send: Send, answer: Answer) -> None:
+    """`answer` as the response to an HTTP request."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": _raw(answer)})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def refuse_websocket(scope: Scope, receive: Receive, send: Send, answer: Answer) -> None:
+    """Turns a handshake down: with `answer` where the server can send one (Uvicorn can), else by closing before the
+    connection is accepted, which clients see as status 403."""
+    if (await receive())["type"] != "websocket.connect":
+        return
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": WS_CLOSE_RATE_LIMITED})
+        return
+    await send({"type": "websocket.http.response.start", "status": answer.status, "headers": _raw(answer)})
+    await send({"type": "websocket.http.response.body", "body": answer.body})
+
+
+def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
+    """A `send` that adds `headers` to the response the application starts, but for those it sets itself."""
+    if not headers:
+        return send
+
+    def send_with_headers(message: Message) -> Awaitable[None]:
+        if message["type"] == "http.response.start":
+            own = list(message.get("headers") or ())
+            known = {name.lower() for name, _ in own}
+            message = {**message, "headers": own + [line for line in headers if line[0] not in known]}
+        return send(message)  # the server's own coroutine: another one around each message would only cost
+
+    return send_with_headers
+
+
+def _raw(answer: Answer) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
