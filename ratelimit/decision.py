@@ -50,7 +50,7 @@ class Decision:
     _taken: Any
 
     def __init__(self, parts: Sequence[Part], degraded: bool = False) -> None:
-        binding = parts[0] if len(parts) == 1 else _strictest(parts)
+        binding = parts[0] if len(parts) == 1 else strictest(parts)
         self.allowed = binding.outcome.allowed or not binding.enforced
         self._degraded = degraded
         self._taken = None
@@ -75,7 +75,7 @@ class Decision:
         binding = self._binding
         if not isinstance(binding, Part):
             parts = self._parts = binding.parts(self._caller, self._cost, self._taken)
-            binding = self._binding = parts[0] if len(parts) == 1 else _strictest(parts)
+            binding = self._binding = parts[0] if len(parts) == 1 else strictest(parts)
         return binding
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -175,7 +175,7 @@ def taken(asked: Asked, caller: Any, cost: int, found: tuple[bool, Any, int]) ->
     return decision
 
 
-def _strictest(parts: Sequence[Part]) -> Part:
+def strictest(parts: Sequence[Part]) -> Part:
     """A denied part before allowed ones, the one with the longest wait first; else the one with the least left.
 
     Parts in shadow constrain nothing: they count only when there are no others.

@@ -4,7 +4,8 @@ caller or cost takes more than a look.
 Rules:
 - Prepared is what is enforced, for every call, without bans and without distinct counting, and does not depend on attributes
   of the call. Everything else goes the general way (`plan.py`), which decides the same.
-- The rest is as for a single rate (`prepared.py`), but that denials are not remembered: each rate has a wait of its own.
+- A denial is known until the longest wait among the rates that refused is over: until then one of them refuses.
+- The rest is as for a single rate (`prepared.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Final
 
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.categories import Category
-from ratelimit.decision import Decision, Part
+from ratelimit.decision import Decision, Part, strictest
 from ratelimit.denials import Denials
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
@@ -57,8 +58,9 @@ class JointQuota:
         names: Sequence[str],
         shares: Sequence[Share],
         named: Callable[[str], Callers] | None,
+        denials_us: int = 0,
     ) -> None:
-        self.denials = Denials(0)
+        self.denials = Denials(denials_us)
         self.decide: Any = self._decide if hasattr(counter, "decide") else None
         self.counter: Any = counter
         self._parts = [(name, share.rate, share.weight) for name, share in zip(names, shares, strict=True)]
@@ -88,12 +90,18 @@ class JointQuota:
         for (name, rate, weight), caller, (passes, state, us) in zip(
             self._parts, each, self.counter.each(found, at_us), strict=True
         ):
+            algorithm = BY_NAME[rate.algorithm]
             needed = cost * weight if every or not passes else 0
-            parts.append(Part(name, rate, BY_NAME[rate.algorithm].outcome(state, rate, needed, us, every), caller))
+            if not every:  # it may have been a while since the denial
+                state = algorithm.current(state, rate, us)
+            parts.append(Part(name, rate, algorithm.outcome(state, rate, needed, us, every), caller))
         return parts
 
     def heed(self, callers: Callers, cost: int, now_us: int, taken: Taken) -> None:
-        """Nothing: the next call is asked about again."""
+        """See `Quota.heed`."""
+        if not taken[0]:
+            wait_us = strictest(self.parts(callers, cost, taken)).outcome.retry_after_us
+            self.denials.put(callers, cost, now_us, taken, wait_us)
 
     def _callers(self, callers: Callers, cost: int) -> Callers:
         if cost > self._most:
@@ -105,12 +113,26 @@ class JointQuota:
 class PreparedJoint:
     """What is counted together, for any caller. `plain` is the quota of a caller without a tier."""
 
-    __slots__ = ("_by", "_counted", "_places", "_planner", "_prefix", "_quotas", "_store", "plain", "rule")
+    __slots__ = (
+        "_by",
+        "_counted",
+        "_denials_us",
+        "_places",
+        "_planner",
+        "_prefix",
+        "_quotas",
+        "_store",
+        "plain",
+        "rule",
+    )
 
-    def __init__(self, rule: RuleLike, counted: Sequence[Counted], prefix: str, store: Store, planner: Planner) -> None:
+    def __init__(
+        self, rule: RuleLike, counted: Sequence[Counted], settings: Settings, store: Store, planner: Planner
+    ) -> None:
         self.rule = rule  # kept, for it is known by its place in memory
         self._counted = counted
-        self._prefix = prefix
+        self._prefix = settings.key_prefix
+        self._denials_us = settings.denial_cache_ms * 1000
         self._store = store
         self._planner = planner if any(one.tiered for one in counted) else None
         # How each different caller is found, and for each rate which of them it counts for.
@@ -144,7 +166,9 @@ class PreparedJoint:
         return tuple([found[place] for place in self._places])
 
     def forget_denials(self, caller: str) -> None:
-        """None is remembered."""
+        """Has the caller's next check ask the store."""
+        for quota in [self.plain, *self._quotas.values()]:
+            quota.denials.drop(caller)
 
     def _of(self, place: object, planner: Planner, identity: Identity) -> JointQuota:
         quota = self._quotas.get(place)
@@ -170,7 +194,7 @@ class PreparedJoint:
         counter = self._store.joint(shares, len(self._by) == 1)
         # A text that names a caller is that caller whatever the strategy, but not whatever the rule.
         named = partial(self._caller, strategy="") if any(isinstance(by, Rule) for by in self._by) else None
-        return JointQuota(counter, names, shares, named)
+        return JointQuota(counter, names, shares, named, self._denials_us)
 
 
 def prepare_joint(
@@ -191,7 +215,7 @@ def prepare_joint(
         return None
     if not planner.scales and any(one.tiered for one in known):
         return None
-    prepared = PreparedJoint(rule, known, settings.key_prefix, store, planner)
+    prepared = PreparedJoint(rule, known, settings, store, planner)
     return prepared if prepared.plain.counter is not None else None
 
 

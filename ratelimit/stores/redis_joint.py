@@ -7,7 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -78,18 +78,22 @@ class RedisJoint:
     def take(self, callers: Callers, cost: int, now_us: int) -> Taken:
         """Takes `cost` units of every rate if they fit; one EVALSHA."""
         reply = self._ask(self, callers, cost, now_us)
-        return min(reply) >= 0, reply, now_us
+        return min(reply) >= 0, (reply, now_us), now_us
 
     async def atake(self, callers: Callers, cost: int, now_us: int) -> Taken:
         """`take` for an event loop; one EVALSHA."""
         reply = await self._aask(self, callers, cost, now_us)
-        return min(reply) >= 0, reply, now_us
+        return min(reply) >= 0, (reply, now_us), now_us
 
     def each(self, found: Any, at_us: int) -> list[Taken]:
         """See `JointCounter.each`."""
-        now_us, *numbers = found
-        left = iter(numbers)
-        return [_one(rate, next(left), left, at_us if rate.algorithm == "fixed" else now_us) for rate in self._rates]
+        reply, asked_us = found
+        numbers = iter(reply)
+        now_us = next(numbers) + at_us - asked_us  # what was denied may be told again for a while
+        return [
+            _window(rate, numbers, asked_us, at_us) if rate.algorithm == "fixed" else _state(rate, numbers, now_us)
+            for rate in self._rates
+        ]
 
     def command(self, callers: Callers, cost: int, now_us: int) -> bytes:
         """The check as one EVALSHA."""
@@ -120,11 +124,18 @@ def _tail(rate: Rate, now_us: int) -> str:
     return str(now_us // rate.window_us) if rate.algorithm == "fixed" else f"{rate.algorithm[0]}{rate.window}"
 
 
-def _one(rate: Rate, units: int, left: Any, at_us: int) -> Taken:
-    """What was found for one rate; `left` gives its further numbers."""
-    passes = units >= 0
-    units = units if passes else ~units
-    if rate.algorithm == "fixed":
-        return passes, (units,), at_us
-    third, first = next(left), next(left)
-    return passes, (first, units) if rate.algorithm == "anchored" else (first, units, third), at_us
+def _window(rate: Rate, numbers: Iterator[int], asked_us: int, at_us: int) -> Taken:
+    """What was found for a fixed window at `asked_us`, as it stands at `at_us`."""
+    passes, units = _units(next(numbers))
+    return passes, (units if asked_us // rate.window_us == at_us // rate.window_us else 0,), at_us
+
+
+def _state(rate: Rate, numbers: Iterator[int], now_us: int) -> Taken:
+    """What was found for another rate, which has more numbers."""
+    passes, units = _units(next(numbers))
+    third, first = next(numbers), next(numbers)
+    return passes, (first, units) if rate.algorithm == "anchored" else (first, units, third), now_us
+
+
+def _units(found: int) -> tuple[bool, int]:
+    return (True, found) if found >= 0 else (False, ~found)

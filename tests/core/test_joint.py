@@ -220,7 +220,7 @@ def test_a_full_store_makes_room_between_the_rates_of_one_call(fake_clock: FakeC
     assert len(store) <= 3
 
 
-def test_denials_are_not_remembered(limiter: Limiter) -> None:
+def test_in_memory_denials_are_not_remembered(limiter: Limiter) -> None:
     policy = Policy(Rule("a", "1/m"), Rule("b", "9/m"))
     assert [limiter.check(policy, ANN).allowed for _ in range(3)] == [True, False, False]
     limiter.store.clear([Charge("rl:a", "user:ann", Rate(1, 60), 1, "a")], limiter.now())

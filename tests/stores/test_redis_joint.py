@@ -149,6 +149,99 @@ def test_a_server_that_does_not_answer_is_an_outage_for_each_rule_its_own(silent
     limiter.close()
 
 
+@pytest.fixture(params=["sync", "async"])
+def checked(request: pytest.FixtureRequest, proxy: CountingProxy, fake_clock: FakeClock) -> Iterator[Check]:
+    """A limiter's check behind a proxy that counts the commands."""
+    limiter = Limiter(RedisStore(proxy.url, timeout=PATIENT, server_time=False), clock=fake_clock)
+    with asyncio.Runner() as runner:
+
+        def check(*args: Any, **options: Any) -> Any:
+            if request.param == "sync":
+                return limiter.check(*args, **options)
+            return runner.run(limiter.acheck(*args, **options))
+
+        check.limiter = limiter  # type: ignore[attr-defined]
+        yield check
+        runner.run(limiter.aclose())
+
+
+@pytest.mark.parametrize("kind", ["3/m", "3/m anchored", "3/m sliding", "3/m burst 3", "3/m leaky burst 3"])
+def test_a_denied_policy_is_answered_without_a_trip(
+    kind: str, checked: Check, proxy: CountingProxy, fake_clock: FakeClock
+) -> None:
+    policy = Policy(Rule("few", kind), Rule("many", "100/h"))
+    assert [checked(policy, ANN).allowed for _ in range(4)] == [True] * 3 + [False]
+    proxy.reset()
+    first = checked(policy, ANN)
+    fake_clock.advance(0.25)
+    later = checked(policy, ANN)
+    assert first.retry_after - later.retry_after == pytest.approx(0.25, abs=1e-6)
+    assert left(later) == [0, 97]
+    assert (later.rule, later.allowed, proxy.round_trips) == ("few", False, 0)
+    fake_clock.advance(0.25)
+    assert not checked(policy, ANN)
+    assert proxy.round_trips == 1
+
+
+def test_a_denial_is_known_until_the_longest_wait_is_over(
+    checked: Check, proxy: CountingProxy, fake_clock: FakeClock
+) -> None:
+    policy = Policy(Rule("bucket", "10/s burst 1"), Rule("other", "5/s burst 1"), Rule("window", "2/s"))
+    assert checked(policy, ANN)
+    proxy.reset()
+    assert checked(policy, ANN).retry_after == 0.2
+    proxy.reset()
+    fake_clock.advance(0.15)  # the first rule would pass by now
+    known = checked(policy, ANN)
+    assert (known.rule, known.retry_after, proxy.round_trips) == ("other", pytest.approx(0.05), 0)
+    fake_clock.advance(0.05)
+    assert checked(policy, ANN)
+    assert proxy.round_trips == 1
+
+
+def test_a_window_that_ends_meanwhile_is_told_empty(
+    checked: Check, proxy: CountingProxy, fake_clock: FakeClock
+) -> None:
+    policy = Policy(Rule("second", "3/s"), Rule("bucket", "1/m burst 1"))
+    fake_clock.advance(0.8)
+    assert [checked(policy, ANN).allowed for _ in range(2)] == [True, False]
+    proxy.reset()
+    assert left(checked(policy, ANN)) == [2, 0]
+    fake_clock.advance(0.2)
+    assert left(checked(policy, ANN)) == [3, 0]
+    assert proxy.round_trips == 0
+
+
+def test_what_is_cleared_or_costs_less_is_asked_about(checked: Any, proxy: CountingProxy) -> None:
+    policy = Policy(Rule("user", "3/m"), Rule("address", "9/m", by="ip"))
+    assert checked(policy, ANN, cost=2)
+    assert not checked(policy, ANN, cost=2)
+    proxy.reset()
+    assert not checked(policy, ANN, cost=3)
+    assert proxy.round_trips == 0
+    assert checked(policy, ANN, cost=1)
+    assert not checked(policy, ANN)
+    checked.limiter.clear(Rule("address", "9/m", by="ip"), ANN)  # one of the callers of the denied call
+    proxy.reset()
+    assert not checked(policy, ANN)
+    assert proxy.round_trips == 1
+    checked.limiter.clear(policy, ANN)
+    assert checked(policy, ANN)
+
+
+def test_a_policy_that_can_never_pass_is_asked_about_now_and_then(
+    checked: Check, proxy: CountingProxy, fake_clock: FakeClock
+) -> None:
+    policy = Policy(Rule("none", "0/m"), Rule("many", "100/h"))
+    assert [checked(policy, ANN).retry_after for _ in range(2)] == [None, None]
+    proxy.reset()
+    assert checked(policy, ANN).retry_after is None
+    assert proxy.round_trips == 0
+    fake_clock.advance(0.5)
+    checked(policy, ANN)
+    assert proxy.round_trips == 1
+
+
 def test_keys_are_those_of_the_general_way() -> None:
     keys = JointKeys(["rl:g", "rl:h~60s"], ["30000000", "t60"])
     for callers in ("u", "a{b}", "é" * 300, ("ip:::1", "")):
