@@ -152,9 +152,10 @@ class OperationLimit:
             self.count_invalid(context)
             return Verdict(self.limiter.unlimited("unknown operation"), 0)
         identity = identify(context, self.limiter.settings)
-        return self._too_dear(operation, identity) or Verdict(
-            self._guard.check(identity, GROUP, operation), operation.cost
-        )
+        decision = self._too_dear(operation, identity)
+        if decision is None:
+            decision = self._guard.check(identity, GROUP, operation)
+        return Verdict(decision, operation.cost)
 
     async def acheck(
         self,
@@ -170,9 +171,10 @@ class OperationLimit:
             await self.acount_invalid(context)
             return Verdict(self.limiter.unlimited("unknown operation"), 0)
         identity = await aidentify(context, self.limiter.settings)
-        return self._too_dear(operation, identity) or Verdict(
-            await self._guard.acheck(identity, GROUP, operation), operation.cost
-        )
+        decision = self._too_dear(operation, identity)
+        if decision is None:
+            decision = await self._guard.acheck(identity, GROUP, operation)
+        return Verdict(decision, operation.cost)
 
     def count_invalid(self, context: Any = None) -> None:
         """Takes `invalid_cost` for a document that cannot be executed, as far as the budget has it."""
@@ -213,7 +215,7 @@ class OperationLimit:
             return operation
         return replace(operation, cost=self._cost(operation) if callable(self._cost) else self._cost)
 
-    def _too_dear(self, operation: Operation, identity: Identity) -> Verdict | None:
+    def _too_dear(self, operation: Operation, identity: Identity) -> Decision | None:
         """The refusal of an operation above `max_cost`, for which no store is asked."""
         most = self._max_cost
         if most is None or operation.cost <= most or self.limiter.settings.disable:
@@ -221,7 +223,7 @@ class OperationLimit:
         key = identity.key()
         logger.warning("an operation of %s costs %d, above max_cost=%d", key, operation.cost, most)
         outcome = Outcome(False, most, most, NEVER, 0)
-        return Verdict(Decision([Part("max_cost", Rate(most, 1), outcome, key)]), operation.cost)
+        return Decision([Part("max_cost", Rate(most, 1), outcome, key)])
 
 
 def _facts(operation: Operation) -> Mapping[str, Any]:
