@@ -11,7 +11,6 @@ import graphql
 import httpx
 import pytest
 from starlette.requests import Request
-from websockets.asyncio.client import connect
 
 from ratelimit import ConfigurationError
 from ratelimit.settings import override
@@ -21,6 +20,7 @@ from ratelimit_graphql.ariadne import LimitedGraphQL, LimitedHTTPHandler, Limite
 from tests.graphql.ariadne_operations import LOUD, QUIET, SCHEMA, asgi, ran, wsgi
 from tests.graphql.callers import HERE, THERE, User
 from tests.graphql.loops import served
+from tests.graphql.sockets import opened
 
 pytestmark = pytest.mark.usefixtures("limiter")
 
@@ -250,35 +250,6 @@ async def test_a_real_client_over_http() -> None:
     }
 
 
-class Socket:
-    """A client of graphql-transport-ws."""
-
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
-
-    async def receive(self) -> Any:
-        return json.loads(await self.connection.recv())
-
-    async def send(self, **message: Any) -> None:
-        await self.connection.send(json.dumps(message))
-
-    async def operation(self, number: int, query: str) -> list[Any]:
-        """All messages that answer an operation."""
-        await self.send(id=str(number), type="subscribe", payload={"query": query})
-        messages = [await self.receive()]
-        while messages[-1]["type"] == "next":
-            messages.append(await self.receive())
-        return [(one["type"], one.get("payload")) for one in messages]
-
-
-async def opened(address: str) -> Socket:
-    protocol: Any = "graphql-transport-ws"
-    socket = Socket(await connect(f"ws://{address}/", subprotocols=[protocol], proxy=None))
-    await socket.send(type="connection_init")
-    assert (await socket.receive())["type"] == "connection_ack"
-    return socket
-
-
 async def test_operations_over_a_real_websocket_take_their_cost_when_they_begin() -> None:
     with served(asgi(QUIET)) as address:
         socket = await opened(address)
@@ -289,7 +260,7 @@ async def test_operations_over_a_real_websocket_take_their_cost_when_they_begin(
         assert (await socket.operation(4, "subscription { ticks }"))[-1] == ("complete", None)
         assert await socket.operation(5, "subscription { ticks }") == [("error", [refusal(1)])]
         assert ran.count("ticks") == 2
-        await socket.connection.close()
+        await socket.close()
 
 
 async def test_each_event_of_a_counted_subscription_counts_over_a_real_websocket() -> None:
@@ -305,4 +276,4 @@ async def test_each_event_of_a_counted_subscription_counts_over_a_real_websocket
         assert ran == ["closed"]
         ((kind, _),) = await socket.operation(2, "subscription { counted }")
         assert kind == "error"
-        await socket.connection.close()
+        await socket.close()
