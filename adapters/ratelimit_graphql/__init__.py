@@ -11,7 +11,8 @@ put in place by `ratelimit_graphql.strawberry`, `.graphene` and `.ariadne`, whic
 
 from ratelimit_graphql.decorator import graphql_ratelimit
 from ratelimit_graphql.errors import OperationLimitExceeded, RateLimitExceeded
-from ratelimit_graphql.operation_limit import Operation, OperationLimit, Verdict
+from ratelimit_graphql.operation import Operation, Verdict
+from ratelimit_graphql.operation_limit import OperationLimit
 
 __all__ = [
     "Operation",

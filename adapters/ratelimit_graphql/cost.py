@@ -20,6 +20,7 @@ from graphql import (
     FragmentSpreadNode,
     GraphQLSchema,
     IntValueNode,
+    ListValueNode,
     NullValueNode,
     OperationDefinitionNode,
     OperationType,
@@ -61,7 +62,8 @@ def chosen(document: DocumentNode, operation_name: str | None) -> Document | Non
 
 
 class Counter:
-    """Counts one operation. `multipliers` are the arguments that say how often what is under a field is executed."""
+    """Counts one operation. `multipliers` are the arguments that say how often what is under a field is executed,
+    by a number or by a list's length."""
 
     def __init__(
         self,
@@ -185,12 +187,14 @@ class _Variables:
         }
 
     def read(self, node: Any) -> object:
-        """A truth value, a number or a text; None for what is something else, or is not known."""
+        """A truth value, a number, a text or a list; None for what is something else, or is not known."""
         if isinstance(node, VariableNode):
             name = node.name.value
             if name in self._given:
-                return self._given[name]  # type: ignore[no-any-return]
+                return self._given[name]
             node = self._defaults.get(name)
+        if isinstance(node, ListValueNode):
+            return node.values
         return node.value if isinstance(node, (BooleanValueNode, IntValueNode, StringValueNode)) else None
 
 
@@ -199,7 +203,9 @@ def _sum(cost: _Cost, totals: Mapping[str, int | None]) -> int:
 
 
 def _number(value: object) -> int:
-    """`value` as a number of times; 1 for what is none."""
+    """`value` as a number of times; a list's length, 1 for what is none."""
+    if isinstance(value, (list, tuple)):
+        return len(value)
     if isinstance(value, (int, float)):
         return int(min(value, MAX_COST)) if value > 1 else 1
     if isinstance(value, str):

@@ -10,6 +10,7 @@ They stand on graphql-core 3.2, which Graphene needs.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from inspect import isawaitable
 from typing import Any
 
@@ -22,6 +23,7 @@ from ratelimit_graphql.operation_limit import OperationLimit
 from ratelimit_graphql.response import showing
 
 
+@lru_cache(maxsize=64)  # a view is made for each request
 def limited_execution(
     limit: OperationLimit, base: type[ExecutionContext] | None = None, *, asynchronous: bool = False
 ) -> type[ExecutionContext]:
@@ -99,7 +101,7 @@ class OperationLimitMixin:
         if self._refusal is None:
             return result, status
         view: Any = self
-        body = {"errors": [view.format_error(self._refusal)], "data": None}
+        body: dict[str, Any] = {"errors": [view.format_error(self._refusal)], "data": None}
         if view.batch:
             body |= {"id": view.get_graphql_params(request, data)[3], "status": self._limit.status}
         return view.json_encode(request, body, pretty=show_graphiql), 200  # a batch takes the highest of its statuses

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import Any, Final
 
 from graphql import DocumentNode, GraphQLSchema
 
@@ -16,44 +16,13 @@ from ratelimit.outcome import NEVER, Outcome
 from ratelimit.plan import RuleLike, check_cost
 from ratelimit_graphql.context import aidentify, identify
 from ratelimit_graphql.cost import Counter, Document, chosen
-from ratelimit_graphql.errors import OperationLimitExceeded
+from ratelimit_graphql.operation import INVALID, Operation, Verdict
 from ratelimit_graphql.prices import FieldCosts
 from ratelimit_graphql.response import show_operation
 
 logger = logging.getLogger("ratelimit.graphql")
 
 GROUP: Final = "graphql:operations"
-INVALID: Final = "invalid"
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One operation, as callables see it.
-
-    `kind` is `query`, `mutation` or `subscription`, or `invalid` for a document that cannot be executed. `name` and
-    `variables` are what the client sent. `cost` is what was counted.
-    """
-
-    context: Any
-    kind: str
-    name: str | None = None
-    variables: Mapping[str, Any] | None = None
-    cost: int = 0
-
-
-class Verdict(NamedTuple):
-    """What was decided on an operation, and what it costs. True if it may be executed."""
-
-    decision: Decision
-    cost: int
-
-    def __bool__(self) -> bool:
-        return self.decision.allowed
-
-    @property
-    def error(self) -> OperationLimitExceeded | None:
-        """The error to answer with; None for an operation that may be executed."""
-        return None if self.decision.allowed else OperationLimitExceeded(self.decision, self.cost)
 
 
 class OperationLimit:

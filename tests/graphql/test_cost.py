@@ -205,6 +205,11 @@ SIZED = OperationLimit(rate="1/m", multipliers=("first", "last", "limit"))
         ("query ($n: Text) { found(limit: $n) { ... on User { id } } }", {"n": True}, 2),
         ("query ($n: Text) { found(limit: $n) { ... on User { id } } }", {"n": math.nan}, 2),
         ("query ($n: Text) { found(limit: $n) { ... on User { id } } }", {"n": -math.inf}, 2),
+        # A list is as much as it holds.
+        ("{ found(limit: [1, 2, 3]) { ... on User { id } } }", None, 4),
+        ("query ($n: Text) { found(limit: $n) { ... on User { id } } }", {"n": [1, 2, 3]}, 4),
+        ("query ($n: Text = [1, 2]) { found(limit: $n) { ... on User { id } } }", {}, 3),
+        ("{ found(limit: []) { ... on User { id } } }", None, 2),
         # Fragments under a size.
         ("{ files(first: 5) { ...F } } fragment F on File { id body }", None, 11),
         ("{ files(first: 5) { ...F ...F } } fragment F on File { id body }", None, 21),
