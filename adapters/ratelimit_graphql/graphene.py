@@ -61,6 +61,15 @@ class OperationLimitMixin:
 
     operation_limit: OperationLimit | None = None
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Raises `ConfigurationError` where a view comes before the mixin, which it would leave without effect."""
+        super().__init_subclass__(**kwargs)
+        for base in cls.__mro__[: cls.__mro__.index(OperationLimitMixin)]:
+            if "execute_graphql_request" in vars(base) and not issubclass(base, OperationLimitMixin):
+                raise ConfigurationError(
+                    f"{cls.__qualname__}: OperationLimitMixin has no effect after {base.__qualname__}"
+                )
+
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Any:
         """The view. `ConfigurationError` without an `operation_limit`."""
@@ -89,11 +98,18 @@ class OperationLimitMixin:
             before = shown.asked
             result: ExecutionResult | None = super().execute_graphql_request(request, *args, **kwargs)  # type: ignore[misc]
         errors = (result and result.errors) or ()
-        if shown.asked == before and any(isinstance(error, GraphQLError) for error in errors):
-            view: Any = self
-            self._limit.count_invalid(view.get_context(request))
+        if shown.asked == before and errors:
+            self._count_invalid(request)
         self._refusal = next((error for error in errors if isinstance(error, OperationLimitExceeded)), None)
         return result
+
+    def _count_invalid(self, request: Any) -> None:
+        view: Any = self
+        try:
+            context = view.get_context(request)
+        except Exception:  # that is the error, then: the view's own, and no client's
+            return
+        self._limit.count_invalid(context)
 
     def get_response(self, request: Any, data: Any, show_graphiql: bool = False) -> tuple[Any, int]:
         """The body and status of one operation. The view's own for an error like this would be 400, and no `data`."""

@@ -88,12 +88,13 @@ class OperationLimitExtension(SchemaExtension):  # type: ignore[misc]  # pyright
     """
 
     def __init__(self, limit: OperationLimit) -> None:
-        self._limit = limit
+        self._limit = _given(limit)
         self._asked = False
+        self._begun = False
 
     async def on_operation(self) -> AsyncIterator[None]:
         """Counts a document that turned out not to be executable."""
-        self._asked = False
+        self._begun = _first(self._begun)
         try:
             yield
         finally:
@@ -112,12 +113,13 @@ class SyncOperationLimitExtension(SchemaExtension):  # type: ignore[misc]  # pyr
     """`OperationLimitExtension` for `execute_sync`, as Strawberry's sync views for Django and Flask call it."""
 
     def __init__(self, limit: OperationLimit) -> None:
-        self._limit = limit
+        self._limit = _given(limit)
         self._asked = False
+        self._begun = False
 
     def on_operation(self) -> Iterator[None]:
         """Counts a document that turned out not to be executable."""
-        self._asked = False
+        self._begun = _first(self._begun)
         try:
             yield
         finally:
@@ -136,3 +138,16 @@ def _asked(execution: Any) -> tuple[Any, ...]:
     """What `OperationLimit.check` asks for, of Strawberry's execution context."""
     schema = execution.schema._schema
     return schema, execution.graphql_document, execution.context, execution.variables, execution.operation_name
+
+
+def _first(begun: bool) -> bool:
+    """True. `ConfigurationError` for a second operation: Strawberry would mix up what belongs to either."""
+    if begun:
+        raise ConfigurationError("one extension serves one operation: write extensions=[lambda: ...Extension(limit)]")
+    return True
+
+
+def _given(limit: object) -> OperationLimit:
+    if isinstance(limit, OperationLimit):
+        return limit
+    raise ConfigurationError(f"{limit!r} is no OperationLimit")

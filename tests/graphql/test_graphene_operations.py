@@ -137,6 +137,7 @@ def test_variables_and_operation_names_reach_the_count() -> None:
         {"query": "{"},
         {"query": "query A { ping }", "operationName": "B"},
         {"query": "query ($x: Int!) { ping }"},
+        {"query": "{ ping }", "variables": 5},
     ],
 )
 def test_a_document_that_cannot_be_executed_counts_one_and_gets_the_views_own_answer(body: Any) -> None:
@@ -220,6 +221,32 @@ def test_a_view_without_a_limit_is_an_error_where_it_is_made() -> None:
     with pytest.raises(ConfigurationError, match="operation_limit='10/m'"):
         Bare.as_view(schema=SCHEMA, operation_limit="10/m")
     assert Bare.as_view(schema=SCHEMA, operation_limit=LIMIT)
+
+
+def test_a_mixin_that_would_have_no_effect_is_an_error_where_it_is_written() -> None:
+    with pytest.raises(ConfigurationError, match="Wrong: OperationLimitMixin has no effect after GraphQLView"):
+
+        class Wrong(GraphQLView, OperationLimitMixin):
+            operation_limit = LIMIT
+
+    class Right(View):
+        def execute_graphql_request(self, *args: Any, **kwargs: Any) -> Any:
+            return super().execute_graphql_request(*args, **kwargs)
+
+    assert Right.as_view(schema=SCHEMA)
+
+
+def test_a_context_that_cannot_be_made_is_the_views_error_and_counts_nothing() -> None:
+    class Broken(View):
+        def get_context(self, request: Any) -> Any:
+            raise LookupError("no session")
+
+    body = json.dumps({"query": "{ ping }"})
+    made = RequestFactory().post("/", body, content_type="application/json", REMOTE_ADDR=HERE)
+    view = Broken.as_view(schema=SCHEMA)
+    for _ in range(12):
+        assert json.loads(view(made).content) == {"errors": [{"message": "no session"}]}
+    assert post("/graphql", pings(9)).json()["data"]
 
 
 def test_a_misspelt_price_is_an_error_before_anything_runs() -> None:

@@ -18,9 +18,10 @@ from django.test import AsyncClient, Client
 from strawberry.asgi import GraphQL
 from strawberry.extensions import MaskErrors, ValidationCache
 
+from ratelimit import ConfigurationError
 from ratelimit.settings import override
 from ratelimit.testing import isolated
-from ratelimit_graphql import OperationLimit
+from ratelimit_graphql import OperationLimit, RateLimitExceeded
 from ratelimit_graphql.strawberry import OperationLimitExtension, RateLimitExtension, SyncOperationLimitExtension
 from tests.graphql.callers import HERE, THERE, request
 from tests.graphql.loops import served
@@ -124,6 +125,37 @@ async def test_the_async_form_is_refused_where_it_would_block() -> None:
     result = schema(QUIET).execute_sync("{ ping }", context_value=request())
     assert "failed to complete synchronously" in result.errors[0].message
     assert ran == []
+
+
+@pytest.mark.filterwarnings("ignore:.*instance:DeprecationWarning")
+def test_an_extension_that_is_to_serve_all_operations_serves_none_after_the_first(execute: Execution) -> None:
+    kind = SyncOperationLimitExtension if execute.sync else OperationLimitExtension
+    built = strawberry.Schema(Query, extensions=[kind(LOUD)])
+    assert execute(built, "{ ping }").data == {"ping": "pong"}
+    result = execute(built, "{ ping }")
+    assert "write extensions=[lambda:" in result.errors[0].message
+    assert ran == ["ping"]
+
+
+def test_an_extension_of_what_is_no_limit() -> None:
+    for kind in (OperationLimitExtension, SyncOperationLimitExtension):
+        with pytest.raises(ConfigurationError, match="'10/m' is no OperationLimit"):
+            kind("10/m")
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_strawberrys_own_log_of_a_refusal_can_be_left_out(
+    execute: Execution, caplog: pytest.LogCaptureFixture, quiet: bool
+) -> None:
+    class Quiet(strawberry.Schema):  # type: ignore[misc]
+        def process_errors(self, errors: list[Any], execution_context: Any = None) -> None:
+            others = [error for error in errors if not isinstance(error.original_error or error, RateLimitExceeded)]
+            super().process_errors(others, execution_context)
+
+    kind = SyncOperationLimitExtension if execute.sync else OperationLimitExtension
+    built = (Quiet if quiet else strawberry.Schema)(Query, extensions=[lambda: kind(OperationLimit(rate="0/m"))])
+    assert execute(built, "{ ping }").data is None
+    assert sum(record.name == "strawberry.execution" for record in caplog.records) == (0 if quiet else 1)
 
 
 # Over HTTP
