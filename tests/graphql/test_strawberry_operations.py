@@ -14,6 +14,7 @@ import graphql
 import httpx
 import strawberry
 from channels.testing import HttpCommunicator
+from django.core.asgi import get_asgi_application
 from django.test import AsyncClient, Client
 from strawberry.asgi import GraphQL
 from strawberry.extensions import MaskErrors, ValidationCache
@@ -268,6 +269,19 @@ async def test_a_real_client_over_http() -> None:
     ]
     assert (answers[2].headers["retry-after"], answers[2].json()) == ("60", {"data": None, "errors": [refusal(4)]})
     assert (batch.status_code, [bool(one["data"]) for one in batch.json()]) == (200, [False, True])
+
+
+@pytest.mark.parametrize("path", ["loud-sync", "loud-async"])
+async def test_a_real_client_of_djangos_views(path: str) -> None:
+    with served(get_asgi_application()) as address, override(headers="x"):
+        async with httpx.AsyncClient(trust_env=False) as client:
+            answers = [await client.post(f"http://{address}/{path}", json={"query": pings(4)}) for _ in range(3)]
+    assert [(one.status_code, one.headers["x-ratelimit-remaining"]) for one in answers] == [
+        (200, "6"),
+        (200, "2"),
+        (429, "2"),
+    ]
+    assert (answers[2].headers["retry-after"], answers[2].json()) == ("60", {"data": None, "errors": [refusal(4)]})
 
 
 async def test_operations_over_a_real_websocket_take_their_cost_when_they_begin() -> None:
