@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
@@ -51,7 +51,7 @@ async def aidentify(context: Any, settings: Settings) -> Identity:
 
 
 def _resolved(caller: Caller, context: Any, settings: Settings) -> Identity:
-    identity = resolve(caller.headers, caller.peer, caller.user, caller.token, settings=settings)
+    identity = resolve(_Readable(caller.headers), caller.peer, caller.user, caller.token, settings=settings)
     if identity.ip == UNKNOWN and identity.user is None and identity.token is None:
         _warn_unknown(f"{type(context).__module__}.{type(context).__qualname__}")
     return identity
@@ -85,7 +85,8 @@ def _connection(request: Any) -> Caller | None:
     environ, scope = _shape(request)
     if environ is not None:
         token = _text(_entry(request, "limit_token"))
-        return Caller(environ_headers(environ), environ.get("REMOTE_ADDR"), _entry(request, "user"), token)
+        peer = _text(environ.get("REMOTE_ADDR"))
+        return Caller(environ_headers(environ), peer, _entry(request, "user"), token)
     if scope is not None:
         token = _text(_probe(request, "limit_token")) or _text(scope.get("limit_token"))
         # Not request.user: Starlette's insists on its middleware.
@@ -117,17 +118,36 @@ def _scope(request: Any) -> Mapping[str, Any] | None:
 
 def _plain(source: Any) -> Caller | None:
     """The caller of an object or mapping that has some of `headers`, an address, a user and a token."""
-    headers = _entry(source, "headers")
-    if hasattr(headers, "items"):
+    headers = _fact(source, "headers")
+    if callable(getattr(headers, "items", None)):
         headers = headers.items()
-    if isinstance(headers, str) or not isinstance(headers, Iterable):
+    if isinstance(headers, (str, bytes)) or not isinstance(headers, Iterable):
         headers = None
-    addresses = (_text(_entry(source, name)) for name in _ADDRESS_NAMES)
-    peer = next(filter(None, addresses), None) or _host(_entry(source, "client"))
+    addresses = (_text(_fact(source, name)) for name in _ADDRESS_NAMES)
+    peer = next(filter(None, addresses), None) or _host(_fact(source, "client"))
     user, token = _entry(source, "user"), _text(_entry(source, "limit_token"))
     if headers is None and peer is None and user is None and token is None:
         return None
     return Caller(headers or (), peer, user, token)
+
+
+class _Readable:
+    """Header lines, those left out that are no pair of texts."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self, lines: Iterable[Any]) -> None:
+        self._lines = lines
+
+    def __iter__(self) -> Iterator[Header]:
+        lines = self._lines if isinstance(self._lines, Iterable) else ()
+        for line in lines:
+            if (
+                isinstance(line, (tuple, list))
+                and len(line) == 2
+                and all(isinstance(part, (str, bytes)) for part in line)
+            ):
+                yield line[0], line[1]
 
 
 def _host(client: Any) -> str | None:
@@ -147,6 +167,14 @@ def _entry(source: Any, name: str) -> Any:
     if _is_mapping(source) and name in source:
         return source[name]
     return None if type(source) is dict else getattr(source, name, None)
+
+
+def _fact(source: Any, name: str) -> Any:
+    """`_entry` of what a client or a server said, which is absent if it cannot be read."""
+    try:
+        return _entry(source, name)
+    except Exception:
+        return None
 
 
 def _is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:

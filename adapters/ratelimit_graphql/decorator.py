@@ -32,6 +32,7 @@ def graphql_ratelimit(
     cost: CostSource = 1,
     attributes: Attributes | None = None,
     block: bool = True,
+    per_event: bool = False,
     limiter: Limiter | None = None,
 ) -> Callable[[F], F]:
     """Limit how often one caller may have a field resolved; each alias of the field counts.
@@ -47,7 +48,8 @@ def graphql_ratelimit(
     (a mapping, or a callable giving one) tells. `group` names the budget of a `rate`, by default the field's:
     `graphql:Query.documents`. `cost` is the units that one call takes, also as a callable. With `block=False` a
     denied field is resolved all the same and finds `request.limited` True. `request.limit_key` is the caller whose
-    budget it spends. `limiter` defaults to the process-wide one, asked for at each call.
+    budget it spends. With `per_event`, each event of a subscription takes the cost, too, from the same budget; a denied
+    event ends the subscription with the error. `limiter` defaults to the process-wide one, asked for at each call.
 
     A denied field raises `RateLimitExceeded`. What cannot be used is a `ConfigurationError` at decoration.
     Works on functions, static and class methods, `async def` and async generators (limited when the client
@@ -56,7 +58,15 @@ def graphql_ratelimit(
     """
     refuse_callable_rule(rule, "graphql_ratelimit")
     limit = FieldLimit(
-        rule, rate=rate, key=key, group=group, cost=cost, attributes=attributes, block=block, limiter=limiter
+        rule,
+        rate=rate,
+        key=key,
+        group=group,
+        cost=cost,
+        attributes=attributes,
+        block=block,
+        per_event=per_event,
+        limiter=limiter,
     )
 
     def decorate(resolver: F) -> F:
@@ -85,9 +95,10 @@ def _is_async(resolver: Any) -> bool:
 def _wrap_sync(resolver: Callable[..., Any], limit: FieldLimit, place: Place) -> Callable[..., Any]:
     @functools.wraps(resolver)
     def limited(*args: Any, **kwargs: Any) -> Any:
-        decision = limit.check(place.take(args, kwargs), place.owner)
+        call = place.take(args, kwargs)
+        decision = limit.check(call, place.owner)
         with PassedOn(decision):
-            return resolver(*args, **kwargs)
+            return limit.events(resolver(*args, **kwargs), call, place.owner)
 
     return limited
 
@@ -95,10 +106,11 @@ def _wrap_sync(resolver: Callable[..., Any], limit: FieldLimit, place: Place) ->
 def _wrap_async(resolver: Callable[..., Any], limit: FieldLimit, place: Place) -> Callable[..., Any]:
     @functools.wraps(resolver)
     async def limited(*args: Any, **kwargs: Any) -> Any:
-        decision = await limit.acheck(place.take(args, kwargs), place.owner)
+        call = place.take(args, kwargs)
+        decision = await limit.acheck(call, place.owner)
         with PassedOn(decision):
             result = resolver(*args, **kwargs)
-            # An async generator is handed over as it is: graphql-core iterates it.
-            return await result if inspect.isawaitable(result) else result
+            # An async generator is handed over: graphql-core iterates it.
+            return limit.events(await result if inspect.isawaitable(result) else result, call, place.owner)
 
     return limited

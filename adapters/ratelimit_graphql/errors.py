@@ -24,5 +24,23 @@ class RateLimitExceeded(ratelimit.RateLimitExceeded, GraphQLError):
         self.decision = decision
 
 
+class OperationLimitExceeded(RateLimitExceeded):
+    """A denied operation: nothing of it was executed. `extensions` hold its `cost` besides.
+
+    The text of one that costs more than the limit says so: `Operation too expensive: it costs 120, the limit is 100.`
+    """
+
+    def __init__(self, decision: Decision, cost: int) -> None:
+        super().__init__(decision)
+        self.cost = cost
+        self.extensions = {**_extensions(decision), "cost": cost}
+        if decision.retry_after is None:
+            self.message = f"Operation too expensive: it costs {cost}, the limit is {decision.limit}."
+            self.args = (self.message,)
+
+    def __reduce__(self) -> tuple[type[OperationLimitExceeded], tuple[object, ...]]:
+        return type(self), (self.decision, self.cost)
+
+
 def _extensions(decision: Decision) -> dict[str, object]:
     return {"code": CODE, "retry_after": decision.retry_after_seconds, "limit": decision.limit}

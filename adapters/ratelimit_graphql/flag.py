@@ -14,7 +14,7 @@ _refused: ContextVar[Decision | None] = ContextVar("refused", default=None)
 
 
 def flag(context: Any, decision: Decision) -> None:
-    """Set `limited`, `rate_limit` (the decision) and `limit_key` on the request, for the field about to be resolved.
+    """Set `limited`, `limit_decision` and `limit_key` on the request, for the field about to be resolved.
 
     Of several limits on one field any refusal counts, whichever comes last. On a request that is a mapping
     (a WSGI environ, a plain dict) they are keys. `ConfigurationError` for a context that can hold neither,
@@ -22,7 +22,7 @@ def flag(context: Any, decision: Decision) -> None:
     """
     shown = _shown(decision)
     try:
-        _set(request_of(context), limited=not shown.allowed, rate_limit=shown, limit_key=_key(shown))
+        _set(request_of(context), limited=not shown.allowed, limit_decision=shown, limit_key=_key(shown))
     except (AttributeError, TypeError):
         raise ConfigurationError(
             f"block=False cannot set `limited` on a context of type {type(context).__qualname__}: "

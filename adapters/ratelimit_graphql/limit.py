@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
 from typing import Any
 
 from ratelimit import ConfigurationError, Decision, Identity, Limiter
@@ -10,8 +11,10 @@ from ratelimit.guard import Attributes, Guard
 from ratelimit.plan import RuleLike
 from ratelimit_graphql.context import aidentify, identify
 from ratelimit_graphql.errors import RateLimitExceeded
+from ratelimit_graphql.events import counted_events, refuse_no_stream
 from ratelimit_graphql.flag import flag, tell_key
 from ratelimit_graphql.info import Call, field_group, field_name, operation_name
+from ratelimit_graphql.response import show_field
 
 RateSource = RuleLike | Callable[..., RuleLike | None]
 KeySource = str | Callable[..., str | Identity]
@@ -32,6 +35,7 @@ class FieldLimit:
         cost: CostSource = 1,
         attributes: Attributes | None = None,
         block: bool = True,
+        per_event: bool = False,
         limiter: Limiter | None = None,
     ) -> None:
         self._guard = Guard(
@@ -46,6 +50,7 @@ class FieldLimit:
             limiter=limiter,
         )
         self._block = block
+        self._per_event = per_event
 
     def check(self, call: Call, owner: str) -> Decision:
         """Ask and answer, on the calling thread; one store round trip."""
@@ -61,7 +66,20 @@ class FieldLimit:
         decision = await self._guard.acheck(identity, group, call.root, call.info, *call.args, **call.kwargs)
         return self._answer(call, decision)
 
+    def events(self, result: Any, call: Call, owner: str) -> Any:
+        """What a resolver gave, its events counted if each is to be."""
+        if not self._per_event:
+            return result
+        if isawaitable(result):
+            return self._awaited_events(result, call, owner)
+        refuse_no_stream(result, owner)
+        return counted_events(result, lambda: self.acheck(call, owner))
+
+    async def _awaited_events(self, result: Awaitable[Any], call: Call, owner: str) -> Any:
+        return self.events(await result, call, owner)
+
     def _answer(self, call: Call, decision: Decision) -> Decision:
+        show_field(call.info.context, decision, self._guard.limiter.settings.headers)
         if not self._block:
             flag(call.info.context, decision)
             return decision

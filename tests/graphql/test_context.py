@@ -170,3 +170,60 @@ def test_what_a_users_property_raises_is_not_hidden() -> None:
 
     with pytest.raises(LookupError, match="session store is down"):
         key(Context())
+
+
+# What cannot be read is as if it were not there.
+
+TRUSTING_ONE = Settings(proxies_count=1)
+LINE = ("X-Forwarded-For", "198.51.100.1")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [5, None, "text", b"bytes", (), ("alone",), ("a", "b", "c"), (5, 6), (None, None), LINE],
+        [LINE, ("X-Forwarded-For", None), ("X-Forwarded-For", 5)],
+        [["X-Forwarded-For", "198.51.100.1"], object()],
+        {"X-Forwarded-For": "198.51.100.1", 5: None, "X-Real": ["a"]},
+        ((b"X-Forwarded-For", "198.51.100.1") for _ in range(1)),
+    ],
+)
+def test_malformed_header_lines_are_left_out(headers: Any) -> None:
+    assert identify(SimpleNamespace(headers=headers, remote_addr=HERE), TRUSTING_ONE).ip == "198.51.100.1"
+
+
+@pytest.mark.parametrize(
+    "headers", [5, "X-Forwarded-For", b"x", [5], [("X-Forwarded-For", None)], {5: 6}, object(), [[]]]
+)
+def test_headers_that_are_none_leave_the_address(headers: Any) -> None:
+    assert identify(SimpleNamespace(headers=headers, remote_addr=HERE), TRUSTING_ONE).ip == HERE
+    assert identify({"headers": headers, "remote_addr": HERE}, TRUSTING_ONE).ip == HERE
+    scope = {"type": "http", "headers": headers, "client": [HERE, 4711]}
+    assert identify({"request": SimpleNamespace(scope=scope)}, TRUSTING_ONE).ip == HERE
+
+
+@pytest.mark.parametrize("value", [None, 5, b"198.51.100.1", ["198.51.100.1"]])
+def test_an_environ_with_other_than_text(value: Any) -> None:
+    environ = {"REQUEST_METHOD": "POST", "REMOTE_ADDR": HERE, "HTTP_X_FORWARDED_FOR": value}
+    assert identify({"request": environ}, TRUSTING_ONE).ip in (HERE, "198.51.100.1")
+    assert identify({"request": {**environ, "REMOTE_ADDR": value}}, TRUSTING_NONE).ip == "unknown"
+    assert identify(SimpleNamespace(META={"REMOTE_ADDR": value}, user=None), TRUSTING_NONE).ip == "unknown"
+
+
+@pytest.mark.parametrize("client", [5, HERE, [], [5, 6], [None], {}, [b"203.0.113.7", 1]])
+def test_a_scope_with_a_client_that_is_none(client: Any) -> None:
+    scope = {"type": "http", "headers": [], "client": client}
+    assert identify({"request": SimpleNamespace(scope=scope)}, TRUSTING_NONE).ip == "unknown"
+
+
+def test_headers_and_addresses_that_raise() -> None:
+    class Broken:
+        user = 42
+
+        @property
+        def headers(self) -> Any:
+            raise LookupError("no request")
+
+        remote_addr = client = headers
+
+    assert key(Broken()) == "user:42"

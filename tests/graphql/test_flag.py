@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("limiter")
 
 
 def told(root: Any, info: Any) -> tuple[bool, bool]:
-    return info.context.limited, info.context.rate_limit.allowed
+    return info.context.limited, info.context.limit_decision.allowed
 
 
 def test_the_flag_follows_each_call(fake_clock: FakeClock) -> None:
@@ -27,7 +27,7 @@ def test_the_flag_follows_each_call(fake_clock: FakeClock) -> None:
     context = request()
     field = info(context)
     assert [limited(None, field) for _ in range(3)] == [(False, True), (False, True), (True, False)]
-    assert context.rate_limit.retry_after_seconds == 60
+    assert context.limit_decision.retry_after_seconds == 60
     fake_clock.advance(60)
     assert limited(None, field) == (False, True)
 
@@ -53,7 +53,7 @@ def test_on_a_mapping_it_is_a_key() -> None:
     assert environ["limited"] is True
     context: dict[str, Any] = {"user": 42}
     limited(None, info(context))
-    assert (context["limited"], context["rate_limit"].key) == (True, "user:42")
+    assert (context["limited"], context["limit_decision"].key) == (True, "user:42")
 
 
 @pytest.mark.parametrize("context", [None, 5, MappingProxyType({"user": 42}), "text"])

@@ -90,7 +90,7 @@ def test_a_shadow_rule_refuses_nothing_and_leaves_the_answer_as_it_is(executor: 
 
 def test_a_shadow_rule_is_seen_by_who_asks(limiter: Limiter) -> None:
     shadow = graphql_ratelimit(Rule("shadow", "1/m", action="log", ban_for=900), block=False)(
-        lambda root, info: (info.context.limited, info.context.rate_limit.shadow_denials)
+        lambda root, info: (info.context.limited, info.context.limit_decision.shadow_denials)
     )
     field = info(request())
     assert [shadow(None, field) for _ in range(3)] == [(False, ()), (False, ("shadow",)), (False, ("shadow",))]
@@ -123,7 +123,7 @@ def test_a_ban_is_answered_with_its_wait_and_outlives_the_window(
 
 def test_a_ban_is_known_to_a_resolver_that_is_not_blocked(limiter: Limiter) -> None:
     guess = graphql_ratelimit(Rule("guess", "1/m", by="ip", ban_for=900), block=False)(
-        lambda root, info: (info.context.limited, info.context.rate_limit.banned)
+        lambda root, info: (info.context.limited, info.context.limit_decision.banned)
     )
     field = info(request())
     assert [guess(None, field) for _ in range(3)] == [(False, False), (True, True), (True, True)]
@@ -234,7 +234,7 @@ def test_of_two_limits_on_a_field_the_key_is_that_of_the_refusal(limiter: Limite
     @graphql_ratelimit(rate="0/m", key="global", group="outer", block=False)
     @graphql_ratelimit(rate="9/m", group="inner")
     def resolver(root: Any, info: Any) -> Any:
-        return info.context.rate_limit.key, info.context.limit_key
+        return info.context.limit_decision.key, info.context.limit_key
 
     assert resolver(None, info(request())) == ("global", "global")
 
