@@ -27,11 +27,11 @@ from ratelimit.asgi import (
     refuse_websocket,
     route_path,
 )
-from ratelimit.connections import ConnectionCap
+from ratelimit.connections import ConnectionCap, Most
 from ratelimit.decision import Decision
 from ratelimit.engine import Limiter, get_limiter
 from ratelimit.errors import ConfigurationError
-from ratelimit.guard import Attributes, Guard
+from ratelimit.guard import Attributes, Guard, caller_named
 from ratelimit.identity import Identity
 from ratelimit.plan import RuleLike
 from ratelimit.settings import Settings
@@ -47,19 +47,49 @@ Identify = Callable[[Scope, Settings], Awaitable[Identity]]
 RuleOf = Callable[[Message], "RuleLike | None"]
 
 
-async def hold_connection(
-    cap: ConnectionCap, identity: Identity, app: ASGIApp, scope: Scope, receive: Receive, send: Send, close_lost: bool
-) -> None:
-    """Runs `app` for a connection that has a place, or refuses the connection."""
-    wire = Wire(send)
-    async with cap.hold(identity, wire.close_soon if close_lost else None) as decision:
-        if decision.allowed:
-            try:
-                return await app(scope, receive, wire.send if close_lost else send)
-            finally:
-                await wire.aclose()
-    answer = denied_answer(decision, cap.limiter.settings, request_id(partial(header, scope)))
-    return await refuse_websocket(scope, receive, send, answer)
+class ConnectionLimit:
+    """A cap on connections; see the adapters' `WebsocketConnectionLimit`."""
+
+    def __init__(
+        self,
+        most: Most,
+        name: str,
+        key: str | Callable[[Scope], str | Identity],
+        lease: int,
+        on_outage: str | None,
+        close_lost: bool,
+        limiter: Limiter | None,
+        identify: Identify,
+    ) -> None:
+        self._identify, self._close_lost = identify, close_lost
+        _check_plain(("key", key))
+        self._key_of = key if callable(key) else None
+        self.cap = ConnectionCap(
+            most,
+            name=name,
+            key="user_or_ip" if callable(key) else key,
+            lease=lease,
+            on_outage=on_outage,
+            protocol=PROTOCOL,
+            limiter=limiter,
+        )
+
+    async def run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Runs `app` for a connection that has a place, or refuses the connection."""
+        if scope["type"] != "websocket":
+            return await app(scope, receive, send)
+        wire, cap = Wire(send), self.cap
+        identity = await self._identify(scope, cap.limiter.settings)
+        if self._key_of is not None:
+            identity = caller_named(self._key_of(scope), identity)
+        async with cap.hold(identity, wire.close_soon if self._close_lost else None) as decision:
+            if decision.allowed:
+                try:
+                    return await app(scope, receive, wire.send if self._close_lost else send)
+                finally:
+                    await wire.aclose()
+        answer = denied_answer(decision, cap.limiter.settings, request_id(partial(header, scope)))
+        return await refuse_websocket(scope, receive, send, answer)
 
 
 def facts(scope: Scope) -> dict[str, Any]:
@@ -125,9 +155,11 @@ class MessageLimit:
 
     async def run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs `app` for one connection."""
+        if scope["type"] != "websocket":
+            return await app(scope, receive, send)
         inbox = Inbox(self, scope, receive, Wire(send))
         try:
-            await app(scope, inbox.receive, inbox.wire.send)
+            return await app(scope, inbox.receive, inbox.wire.send)
         finally:
             await inbox.aclose()
 
@@ -197,3 +229,9 @@ class Inbox:
             await self.wire.close()
             return {"type": "websocket.disconnect", "code": WS_CLOSE_RATE_LIMITED, "reason": ""}
         return None
+
+
+def _check_plain(*callables: tuple[str, object]) -> None:
+    for what, given in callables:
+        if iscoroutinefunction(given):
+            raise ConfigurationError(f"{what}={given!r} is a coroutine function; it must be a plain one")
