@@ -227,7 +227,8 @@ class Inbox:
             await self.wire.tell(decision)
         if self._refused == self._limit.close_after:
             await self.wire.close()
-            return {"type": "websocket.disconnect", "code": WS_CLOSE_RATE_LIMITED, "reason": ""}
+            if self.wire.closed:  # not if the application has closed before
+                return {"type": "websocket.disconnect", "code": WS_CLOSE_RATE_LIMITED, "reason": ""}
         return None
 
 

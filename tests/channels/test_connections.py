@@ -25,6 +25,16 @@ CALLER = f"ip:{ADDRESS}"
 REFUSED = (False, WS_CLOSE_RATE_LIMITED)
 
 
+@pytest.fixture(autouse=True)
+def _renewed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests say when it is time to renew, however long they take."""
+
+    async def sleep(seconds: float) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("ratelimit.renewals.sleep", sleep)
+
+
 class Counted(AsyncWebsocketConsumer):
     connects = 0
 

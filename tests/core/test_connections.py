@@ -41,6 +41,16 @@ def cap(far: FarPlacesStore, fake_clock: FakeClock) -> ConnectionCap:
     return ConnectionCap(2, limiter=Limiter(far, clock=fake_clock))
 
 
+@pytest.fixture(autouse=True)
+def _renewed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests say when it is time to renew, however long they take."""
+
+    async def sleep(seconds: float) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("ratelimit.renewals.sleep", sleep)
+
+
 def renewals(cap: ConnectionCap) -> Renewals[Hold]:
     return cap._loops[asyncio.get_running_loop()]
 

@@ -36,6 +36,16 @@ LEASE_MS = 120_000
 """How long a set is kept: a lease, and as much again for nodes whose clocks differ."""
 
 
+@pytest.fixture(autouse=True)
+def _renewed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests say when it is time to renew, however long they take."""
+
+    async def sleep(seconds: float) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("ratelimit.renewals.sleep", sleep)
+
+
 class TestInMemory:
     async def test_what_was_never_given_back_goes_a_few_rooms_at_a_time(self) -> None:
         places = MemoryPlaces()
@@ -71,8 +81,10 @@ async def capped(
     """A cap on a real server, by the server's time or by a clock that stands still."""
     store = RedisStore(url, timeout=PATIENT, server_time=clock is None)
     limiter = Limiter(store) if clock is None else Limiter(store, clock=clock)
-    yield ConnectionCap(most, limiter=limiter, **options)
-    await limiter.aclose()
+    try:
+        yield ConnectionCap(most, limiter=limiter, **options)
+    finally:
+        await limiter.aclose()
 
 
 class TestOnTheWire:
