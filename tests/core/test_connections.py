@@ -226,10 +226,30 @@ class TestRenewal:
                 fake_clock.advance(20)
                 places.trips.clear()
                 await one_round(cap)
-                assert places.trips == ["hold 2"]
+                assert places.trips == ["hold 1", "hold 1"]
             assert (cap.taken(ALICE), cap.taken(BOB)) == (1, 1)
 
-    async def test_a_new_lease_waits_for_the_end_of_the_round(self, cap: ConnectionCap, places: FarPlaces) -> None:
+    async def test_many_leases_are_renewed_a_few_hundred_at_a_time_all_through_half_a_round(
+        self, cap: ConnectionCap, places: FarPlaces
+    ) -> None:
+        async with AsyncExitStack() as open_:
+            for n in range(2600):
+                await open_.enter_async_context(cap.hold(f"user:{n}"))
+            places.trips.clear()
+            await one_round(cap)
+            assert places.trips == ["hold 500", "hold 20"] * 5
+            # What is out is asked once each time, and the rest is not asked in vain.
+            places.error = DOWN
+            places.trips.clear()
+            await one_round(cap)
+            await one_round(cap)
+            assert places.trips == ["hold 500"] * 15
+            places.error = None
+            places.trips.clear()
+            await renewals(cap).turn()
+            assert places.trips == ["hold 500"] * 5 + ["hold 100"]
+
+    async def test_a_new_lease_waits_for_half_a_round_or_more(self, cap: ConnectionCap, places: FarPlaces) -> None:
         async with cap.hold(ALICE):
             await renewals(cap).turn()
             async with cap.hold(BOB):
@@ -342,7 +362,7 @@ class TestRenewal:
                 wake[-1].set_result(None)
             await asyncio.sleep(0)
             assert pauses == [2.0] * 11
-            assert places.trips[2:] == ["hold 2"]
+            assert places.trips[2:] == ["hold 1", "hold 1"]
         assert task is not None
         await asyncio.wait([task])
         assert task.cancelled()
