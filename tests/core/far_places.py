@@ -12,7 +12,8 @@ from ratelimit.stores.places import Claim, Claimed, Room
 
 class FarPlaces:
     """`trips` are what was asked, `error` is what every call meets. While `hung` is set, what a call asks is done, and no reply
-    arrives; when it is no more, the reply is `lost` if that is an error."""
+    arrives; when it is no more, the reply is `lost` if that is an error.
+    While `slow` is set, nothing is given back."""
 
     def __init__(self) -> None:
         self.inner = MemoryPlaces()
@@ -20,6 +21,7 @@ class FarPlaces:
         self.error: Exception | None = None
         self.hung: Event | None = None
         self.lost: Exception | None = None
+        self.slow: Event | None = None
 
     async def ahold(self, claims: Sequence[Claim], now_us: int) -> list[Claimed]:
         self._go(f"hold {len(claims)}")
@@ -29,6 +31,8 @@ class FarPlaces:
 
     async def arelease(self, claim: Claim) -> None:
         self._go("release")
+        if self.slow is not None:
+            await self.slow.wait()
         await self.inner.arelease(claim)
         await self._reply()
 

@@ -200,12 +200,14 @@ class TestLeaving:
     async def test_whoever_is_cancelled_while_it_leaves_has_left(self, cap: ConnectionCap, places: FarPlaces) -> None:
         hold = cap.hold(ALICE)
         await hold.__aenter__()
-        places.hung = asyncio.Event()
+        places.slow = asyncio.Event()
         leaving = asyncio.create_task(hold.__aexit__(None, None, None))
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.wait([leaving])
-        places.hung.set()
+        assert (leaving.cancelled(), cap.taken(ALICE)) == (True, 1)
+        places.slow.set()
         await asyncio.gather(*cap._releases)
         assert (cap.taken(ALICE), cap.held) == (0, 0)
 
