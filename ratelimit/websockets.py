@@ -115,15 +115,7 @@ class MessageLimit:
         close_after: int | None,
         limiter: Limiter | None,
     ) -> None:
-        for what, given in (
-            ("rule", rule),
-            ("key", key),
-            ("cost", cost),
-            ("attributes", attributes),
-            ("exempt", exempt),
-        ):
-            if iscoroutinefunction(given):
-                raise ConfigurationError(f"{what}={given!r} is a coroutine function; it must be a plain one")
+        _check_plain(("rule", rule), ("key", key), ("cost", cost), ("attributes", attributes), ("exempt", exempt))
         if exempt is not None and not callable(exempt):
             raise ConfigurationError(f"exempt={exempt!r} is not a function of a message")
         if callable(rate):
@@ -137,11 +129,11 @@ class MessageLimit:
         self._guards: dict[RuleLike, Guard] = {}
         self._guard = partial(
             Guard,
-            key=(lambda scope, message: key(scope)) if callable(key) else key,
+            key=_of_scope(key),
             group=group,
-            cost=(lambda scope, message: cost(message)) if callable(cost) else cost,
-            attributes=(lambda scope, message: attributes(scope)) if callable(attributes) else attributes,
-            facts=lambda scope, message: facts(scope),
+            cost=_of_message(cost),
+            attributes=_of_scope(attributes),
+            facts=_of_scope(facts),
             protocol=PROTOCOL,
             limiter=limiter,
         )
@@ -230,6 +222,15 @@ class Inbox:
             if self.wire.closed:  # not if the application has closed before
                 return {"type": "websocket.disconnect", "code": WS_CLOSE_RATE_LIMITED, "reason": ""}
         return None
+
+
+def _of_scope(given: Any) -> Any:
+    """What a guard that is given scope and message asks the scope for; a constant as it is."""
+    return (lambda scope, message: given(scope)) if callable(given) else given
+
+
+def _of_message(given: Any) -> Any:
+    return (lambda scope, message: given(message)) if callable(given) else given
 
 
 def _check_plain(*callables: tuple[str, object]) -> None:

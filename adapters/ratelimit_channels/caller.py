@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 
+from channels.consumer import AsyncConsumer, SyncConsumer
 from channels.db import database_sync_to_async
 from django.utils.functional import LazyObject, empty
 
@@ -18,7 +19,7 @@ class Consumer(Protocol):
     """What the checks need of a consumer: its ASGI scope, and a way to send."""
 
     @property
-    def scope(self) -> MutableMapping[str, Any]: ...
+    def scope(self) -> Any: ...
 
     @property
     def send(self) -> Callable[..., Any]: ...
@@ -42,3 +43,8 @@ def own_group(consumer: Consumer) -> str:
     """Where a `rate=` of this consumer counts: different classes never share a budget by accident."""
     kind = type(consumer)
     return f"websocket:{kind.__module__}.{kind.__qualname__}"
+
+
+def is_asynchronous(consumer: object) -> bool:
+    """Whether the consumer's methods are coroutines: Channels derives the synchronous kind from the other one."""
+    return isinstance(consumer, AsyncConsumer) and not isinstance(consumer, SyncConsumer)

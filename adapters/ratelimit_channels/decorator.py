@@ -13,7 +13,6 @@ from functools import wraps
 from inspect import iscoroutinefunction, isfunction
 from typing import Any, Final, TypeVar
 
-from channels.consumer import AsyncConsumer, SyncConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer, WebsocketConsumer
 
 from ratelimit import ConfigurationError, Identity, Limiter
@@ -21,7 +20,7 @@ from ratelimit.asgi import WS_CLOSE_RATE_LIMITED, scope_identity
 from ratelimit.guard import Attributes, Guard
 from ratelimit.plan import RuleLike
 from ratelimit.websockets import PROTOCOL
-from ratelimit_channels.caller import aidentify, facts_of, own_group
+from ratelimit_channels.caller import aidentify, facts_of, is_asynchronous, own_group
 from ratelimit_channels.frame import send_denial, send_denial_sync
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,7 +86,7 @@ def _async(method: Any, guard: Guard, send_message: bool) -> Callable[..., Any]:
 def _sync(method: Any, guard: Guard, send_message: bool) -> Callable[..., Any]:
     @wraps(method)
     def limited(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(self, AsyncConsumer) and not isinstance(self, SyncConsumer):
+        if is_asynchronous(self):
             raise ConfigurationError(
                 f"ws_ratelimit: {type(self).__qualname__} is asynchronous, and {method.__name__} is not: write async def"
             )

@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol, TypeVar
 from zlib import crc32
 
 from asgiref.sync import sync_to_async
@@ -26,17 +26,24 @@ MAX_MOST: Final = 256
 """Places of a room: all of them are looked at, to find a free one."""
 
 
-class CachePlaces:
-    """See `Places`. `cache` gives this thread's cache, `safely` does work on it and turns what fails into `StoreError`."""
+T = TypeVar("T")
 
-    def __init__(self, cache: Callable[[], BaseCache], safely: Callable[..., list[Claimed] | int | None]) -> None:
+
+class Safely(Protocol):
+    """Does work on this thread's cache, and turns what fails into `StoreError`."""
+
+    def __call__(self, work: Callable[[BaseCache], T]) -> T: ...
+
+
+class CachePlaces:
+    """See `Places`. `cache` gives this thread's cache, to see what it is."""
+
+    def __init__(self, cache: Callable[[], BaseCache], safely: Safely) -> None:
         self._cache, self._safely = cache, safely
 
     async def ahold(self, claims: Sequence[Claim], now_us: int) -> list[Claimed]:
-        """See `Places.ahold`. To take: one read and a write for each place that is tried; to renew: a touch and two reads."""
-        found = await self._in_thread(lambda cache: [_hold(cache, claim) for claim in claims])
-        assert isinstance(found, list)
-        return found
+        """See `Places.ahold`. To take: one read, and a write for each place that is tried; to renew: a touch and two reads."""
+        return await self._in_thread(lambda cache: [_hold(cache, claim) for claim in claims])
 
     async def arelease(self, claim: Claim) -> None:
         """See `Places.arelease`; a read and a delete."""
@@ -44,20 +51,17 @@ class CachePlaces:
 
     def count(self, room: Room, now_us: int) -> int:
         """See `Places.count`; one read."""
-        found = self._safely(lambda cache: len(_taken(_exact(cache), room)))
-        assert isinstance(found, int)
-        return found
+        return self._safely(lambda cache: len(_taken(_exact(cache), room)))
 
     async def acount(self, room: Room, now_us: int) -> int:
         """The same, in a thread."""
-        found = await self._in_thread(lambda cache: len(_taken(_exact(cache), room)))
-        assert isinstance(found, int)
-        return found
+        return await self._in_thread(lambda cache: len(_taken(_exact(cache), room)))
 
-    async def _in_thread(self, work: Callable[[BaseCache], object]) -> object:
+    async def _in_thread(self, work: Callable[[BaseCache], T]) -> T:
         if runs_in_process(self._cache()):
             return self._safely(work)
-        return await sync_to_async(self._safely, thread_sensitive=False)(work)
+        found: T = await sync_to_async(self._safely, thread_sensitive=False)(work)
+        return found
 
 
 def _hold(cache: BaseCache, claim: Claim) -> Claimed:
