@@ -10,6 +10,7 @@ from typing import Protocol
 from ratelimit.decision import Decision
 from ratelimit.events import logger
 from ratelimit.identity import Identity
+from ratelimit.keys import encoded
 from ratelimit.stores.places import Claim, Room
 
 
@@ -69,9 +70,10 @@ class Hold:
         """Is told at every renewal whether the place is lost."""
         newly, self.lost = lost and not self.lost, lost
         if newly:
-            logger.warning("rate limit: a place of %r was lost, and others have taken all", self._cap.name)
+            caller = encoded(self.caller)  # so that no caller can forge a line
+            logger.warning("rate limit place lost, others have taken all: rule=%s key=%s", self._cap.name, caller)
             if self._on_lost is not None:
                 try:
                     self._on_lost()
                 except Exception:  # must not keep the news from others
-                    logger.exception("rate limit: on_lost of %r failed", self._cap.name)
+                    logger.exception("on_lost failed: rule=%s", self._cap.name)

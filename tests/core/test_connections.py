@@ -302,7 +302,7 @@ class TestRenewal:
             assert (hold.lost, slept.taken(ALICE)) == (False, 1)
         assert slept.taken(ALICE) == 0
         assert [record.getMessage() for record in caplog.records] == [
-            "rate limit: a place of 'connections' was lost, and others have taken all"
+            "rate limit place lost, others have taken all: rule=connections key=user:1"
         ]
 
     async def test_leaving_without_a_place_takes_nobodys(self, far: FarPlacesStore, fake_clock: FakeClock) -> None:
@@ -329,7 +329,7 @@ class TestRenewal:
             async with awake.hold(ALICE), awake.hold(ALICE):
                 await one_round(slept)
         assert told == ["lost"]
-        assert "on_lost of 'connections' failed" in caplog.text
+        assert "on_lost failed: rule=connections" in caplog.text
 
     async def test_whoever_leaves_while_it_is_renewed_has_left(self, cap: ConnectionCap, places: FarPlaces) -> None:
         hold = cap.hold(ALICE)
