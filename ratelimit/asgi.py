@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, TypeAlias
 
 from ratelimit.answers import Answer
+from ratelimit.decision import Decision
 from ratelimit.identity import Identity, resolve
 from ratelimit.settings import Settings
 
@@ -49,6 +50,16 @@ def header(scope: Scope, name: str) -> str | None:
     """The first header line called `name`, None without one."""
     lines = header_lines(scope, name.lower().encode("latin-1"))
     return lines[0].decode("latin-1") if lines else None
+
+
+def denial_frame(decision: Decision) -> dict[str, object]:
+    """What the client of an open WebSocket is told: the limit in words, and whole seconds to wait (null: waiting will not
+    help)."""
+    return {
+        "type": "RATE_LIMITED",
+        "error": f"Rate limit exceeded. {decision.describe()}.",
+        "retry_after": decision.retry_after_seconds,
+    }
 
 
 async def send_answer(send: Send, answer: Answer) -> None:

@@ -15,6 +15,7 @@ from ratelimit.outcome import Charge
 from ratelimit.plan import Call
 from ratelimit.rates import Rate
 from ratelimit.stores.base import Store
+from ratelimit.stores.places import Claim, Claimed, HasPlaces, Places, Room
 from ratelimit.testing import FakeClock, isolated
 
 
@@ -75,6 +76,52 @@ def driver(request: pytest.FixtureRequest, store: Store, fake_clock: FakeClock) 
         runner.run(limiter.aclose())
 
 
+class Holder:
+    """Asks for the places of one store, from an event loop that lasts for a test."""
+
+    def __init__(self, places: Places, clock: FakeClock, runner: asyncio.Runner) -> None:
+        self.places = places
+        self.run = runner.run
+        self._clock = clock
+
+    def hold(self, room: Room, *members: str) -> list[Claimed]:
+        """What becomes of these members' claims, made together."""
+        return self.run(self._hold([Claim(room, member) for member in members]))
+
+    def hold_all(self, *claims: Claim) -> list[Claimed]:
+        """The same for claims on several rooms."""
+        return self.run(self._hold(list(claims)))
+
+    def release(self, room: Room, member: str) -> None:
+        """Gives a place back."""
+        self.run(self._release(Claim(room, member)))
+
+    def count(self, room: Room) -> int:
+        """How many are taken, as a thread and an event loop see it."""
+        counted = self.places.count(room, self._clock())
+        assert self.run(self._count(room)) == counted
+        return counted
+
+    async def _hold(self, claims: list[Claim]) -> list[Claimed]:
+        return await self.places.ahold(claims, self._clock())
+
+    async def _release(self, claim: Claim) -> None:
+        await self.places.arelease(claim)
+
+    async def _count(self, room: Room) -> int:
+        return await self.places.acount(room, self._clock())
+
+
+@pytest.fixture
+def holder(store: Store, fake_clock: FakeClock) -> Iterator[Holder]:
+    """Asks for places of the fixture `store`, which must keep some."""
+    assert isinstance(store, HasPlaces)
+    with asyncio.Runner() as runner:
+        yield Holder(store.places, fake_clock, runner)
+        runner.run(store.aclose())
+
+
+TWO = Room("rl:connections~60p:{user:1}", 2, 60_000_000)
 FIVE_A_MINUTE = Rate.parse("5/m")
 CALLERS = (
     *("u1", "{u1}", "a{b}c", "{}x", "}x{", "", "a b", "a\x00b", "a\nb", "%7Bu1%7D", "~"),
@@ -87,7 +134,8 @@ class StoreConformance:
     """What every store must do, sync and async. Subclass it with a fixture `store` that gives an empty store.
 
     Set `atomic = False` for a medium that cannot count exactly under concurrency, and `clears_callers = False` for one
-    that cannot find a caller's keys; the tests of these are then left out.
+    that cannot find a caller's keys; the tests of these are then left out. A store that keeps places passes
+    `PlacesConformance` too.
     """
 
     atomic = True
@@ -236,3 +284,107 @@ class StoreConformance:
         ]
         assert [outcome.remaining for outcome in store.apply(charges, fake_clock())] == [2, 0, 1]
         assert [outcome.allowed for outcome in store.apply(charges, fake_clock())] == [True, False, True]
+
+
+class PlacesConformance:
+    """What every store that keeps places must do. Subclass it with a fixture `store` that gives an empty store.
+
+    Set `leases_by_clock = False` for a medium that ends leases by a clock of its own; the tests of that are then left out.
+    """
+
+    leases_by_clock = True
+
+    def test_as_many_members_have_a_place_as_there_are(self, holder: Holder) -> None:
+        assert [holder.hold(TWO, member) for member in "abc"] == [
+            [Claimed(True, 1)],
+            [Claimed(True, 2)],
+            [Claimed(False, 2)],
+        ]
+        assert holder.count(TWO) == 2
+
+    def test_a_place_that_is_given_back_is_the_next_ones(self, holder: Holder) -> None:
+        holder.hold(TWO, "a")
+        holder.hold(TWO, "b")
+        holder.release(TWO, "a")
+        assert holder.count(TWO) == 1
+        assert holder.hold(TWO, "c") == [Claimed(True, 2)]
+        assert holder.hold(TWO, "a") == [Claimed(False, 2)]
+
+    def test_a_place_is_given_back_once_and_only_by_its_member(self, holder: Holder) -> None:
+        holder.release(TWO, "a")
+        holder.hold(TWO, "a")
+        holder.hold(TWO, "b")
+        for member in ("c", "a", "a"):
+            holder.release(TWO, member)
+        assert holder.count(TWO) == 1
+
+    def test_a_member_that_holds_again_has_still_one_place(self, holder: Holder) -> None:
+        assert [holder.hold(TWO, "a") for _ in range(3)] == [[Claimed(True, 1)]] * 3
+
+    def test_there_may_be_no_place(self, holder: Holder) -> None:
+        none = TWO._replace(most=0)
+        assert holder.hold(none, "a") == [Claimed(False, 0)]
+        assert holder.count(none) == 0
+
+    def test_a_room_that_becomes_smaller_turns_nobody_out(self, holder: Holder) -> None:
+        holder.hold(TWO, "a")
+        holder.hold(TWO, "b")
+        one = TWO._replace(most=1)
+        held = [claimed.held for member in "abc" for claimed in holder.hold(TWO if member < "c" else one, member)]
+        assert held == [True, True, False]
+
+    def test_claims_on_several_rooms_are_judged_each_by_itself(self, holder: Holder) -> None:
+        other = Room("rl:connections~60p:{user:2}", 1, 60_000_000)
+        claims = [Claim(TWO, "a"), Claim(other, "b"), Claim(TWO, "c"), Claim(other, "d"), Claim(TWO, "e")]
+        assert [claimed.held for claimed in holder.hold_all(*claims)] == [True, True, True, False, False]
+        assert (holder.count(TWO), holder.count(other)) == (2, 1)
+
+    def test_many_claims_together(self, holder: Holder) -> None:
+        rooms = [Room(f"rl:connections~60p:{{user:{n}}}", 3, 60_000_000) for n in range(130)]
+        claims = [Claim(room, f"m{n}") for room in rooms for n in range(4)]
+        assert sum(claimed.held for claimed in holder.hold_all(*claims)) == 390
+        assert [holder.count(rooms[n]) for n in (0, 64, 129)] == [3, 3, 3]
+
+    def test_a_lease_ends_to_the_microsecond(self, holder: Holder, fake_clock: FakeClock) -> None:
+        if not self.leases_by_clock:
+            return
+        holder.hold(TWO, "a", "b")
+        fake_clock.advance(59.999999)
+        assert holder.hold(TWO, "c") == [Claimed(False, 2)]
+        fake_clock.advance(0.000001)
+        assert holder.count(TWO) == 0
+        assert holder.hold(TWO, "c") == [Claimed(True, 1)]
+
+    def test_a_lease_that_is_renewed_does_not_end(self, holder: Holder, fake_clock: FakeClock) -> None:
+        if not self.leases_by_clock:
+            return
+        holder.hold(TWO, "a", "b")
+        fake_clock.advance(59)
+        assert holder.hold(TWO, "a") == [Claimed(True, 2)]
+        fake_clock.advance(59)
+        assert holder.hold(TWO, "c", "d") == [Claimed(True, 2), Claimed(False, 2)]
+        assert holder.hold(TWO, "b") == [Claimed(False, 2)]
+
+    def test_a_clock_that_is_put_back_keeps_no_place_for_long(self, holder: Holder, fake_clock: FakeClock) -> None:
+        if not self.leases_by_clock:
+            return
+        holder.hold(TWO, "a", "b")
+        fake_clock.advance(-3600)
+        assert holder.count(TWO) == 0
+        assert [claimed.held for claimed in holder.hold(TWO, "c", "d", "e")] == [True, True, False]
+
+    def test_never_more_than_all_places_are_taken_at_once(self, store: Store, fake_clock: FakeClock) -> None:
+        assert isinstance(store, HasPlaces)
+        places, ten = store.places, TWO._replace(most=10)
+
+        async def one(member: str) -> bool:
+            (claimed,) = await places.ahold([Claim(ten, member)], fake_clock())
+            return claimed.held
+
+        async def fifty(thread: int) -> int:
+            held = sum(await asyncio.gather(*(one(f"t{thread}m{n}") for n in range(50))))
+            await store.aclose()
+            return held
+
+        with ThreadPoolExecutor(8) as threads:
+            assert sum(threads.map(lambda thread: asyncio.run(fifty(thread)), range(8))) == 10

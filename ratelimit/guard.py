@@ -145,7 +145,7 @@ class Guard:
         strategy = self.key
         if not callable(strategy):
             return Call(rule, identity, group, cost, strategy)
-        return Call(rule, _caller(strategy(*args, **kwargs), identity), group, cost)
+        return Call(rule, caller_named(strategy(*args, **kwargs), identity), group, cost)
 
     def _without_questions(self) -> tuple[Category | Rate, str, int, str | None] | None:
         """Rule, key, cost and group (`""`: the place's) of a limit that asks nobody at a call; None for others."""
@@ -205,7 +205,7 @@ def _kept(rule: Any, rate: Any, key: Any, group: Any, cost: Any, facts: Any, pro
     return Guard(rule, rate=rate, key=key, group=group, cost=cost, facts=facts, protocol=protocol)
 
 
-def _caller(found: object, identity: Identity) -> Identity:
+def caller_named(found: object, identity: Identity) -> Identity:
     """Who a callable key says is calling. None, say, would put everybody into one budget: that is an error."""
     if isinstance(found, Identity):
         return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ratelimit.errors import ConfigurationError
 from ratelimit.keys import encoded
 from ratelimit.outcome import whole_seconds
+from ratelimit.rates import AtOnce
 
 if TYPE_CHECKING:
     from ratelimit.decision import Decision, Part
@@ -59,10 +60,14 @@ def raw_headers(decision: Decision, style: str = "none") -> list[tuple[bytes, by
 
 
 def _policy(name: str, part: Part) -> str:
+    if isinstance(part.rate, AtOnce):
+        return f'{name};q={part.outcome.limit};qu="concurrent-requests"'
     return f"{name};q={part.outcome.limit};w={part.rate.window}"
 
 
 def _state(name: str, part: Part) -> str:
+    if isinstance(part.rate, AtOnce):  # nobody knows when somebody will leave
+        return f"{name};r={part.outcome.remaining}"
     return f"{name};r={part.outcome.remaining};t={whole_seconds(part.outcome.reset_after_us)}"
 
 

@@ -138,6 +138,20 @@ class Rate(_Hashed):
         return _text(self)
 
 
+class AtOnce(Rate):
+    """How many at a time: `limit` connections, each for as long as it lasts. `window` is how long one counts that
+    nobody speaks for any more."""
+
+    __slots__ = ()
+
+    def describe(self) -> str:
+        """In words: `5 connections at once`."""
+        return f"{self.limit} {'connection' if self.limit == 1 else 'connections'} at once"
+
+    def __str__(self) -> str:
+        return f"{self.limit} at once"
+
+
 @lru_cache(maxsize=1024)
 def _text(rate: Rate) -> str:
     """The shortest text that is read as this rate."""

@@ -59,7 +59,10 @@ if find_spec("pytest") is not None:
     from ratelimit.conformance import CALLERS as CALLERS
     from ratelimit.conformance import FIVE_A_MINUTE as FIVE_A_MINUTE
     from ratelimit.conformance import Driver as Driver
+    from ratelimit.conformance import Holder as Holder
+    from ratelimit.conformance import PlacesConformance as PlacesConformance
     from ratelimit.conformance import StoreConformance as StoreConformance
     from ratelimit.conformance import driver as driver
     from ratelimit.conformance import fake_clock as fake_clock
+    from ratelimit.conformance import holder as holder
     from ratelimit.conformance import limiter as limiter

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from channels.consumer import AsyncConsumer, SyncConsumer
+from channels.consumer import SyncConsumer
 
 from ratelimit import ConfigurationError, Identity, Limiter
+from ratelimit.asgi import scope_identity
 from ratelimit.guard import Attributes, kept_guard
 from ratelimit.plan import RuleLike
-from ratelimit_channels.caller import PROTOCOL, Consumer, aidentify, facts_of, identify, own_group
+from ratelimit.websockets import PROTOCOL
+from ratelimit_channels.caller import Consumer, aidentify, facts_of, is_asynchronous, own_group
 from ratelimit_channels.frame import send_denial, send_denial_sync
 
 _guard = partial(kept_guard, facts=facts_of, protocol=PROTOCOL)
@@ -67,10 +69,10 @@ def check_ws_rate_limit_sync(
     limiter: Limiter | None = None,
 ) -> bool:
     """`check_ws_rate_limit` for a `WebsocketConsumer`, whose methods run in a thread."""
-    if isinstance(consumer, AsyncConsumer) and not isinstance(consumer, SyncConsumer):
+    if is_asynchronous(consumer):
         raise _wrong_check(consumer, "asynchronous", "await check_ws_rate_limit(...)")
     guard = _guard(rule, rate=rate, key=key, group=group, cost=cost, attributes=attributes, limiter=limiter)
-    identity = identify(consumer.scope, guard.limiter.settings)
+    identity = scope_identity(consumer.scope, guard.limiter.settings)
     decision = guard.check(identity, own_group(consumer), consumer)
     if send_message and not decision.allowed:
         send_denial_sync(consumer, decision)

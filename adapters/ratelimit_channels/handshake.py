@@ -8,16 +8,17 @@ Rules:
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from ratelimit import Decision, Identity, Limiter, RateLimits
+from ratelimit.answers import denied_answer, request_id
+from ratelimit.asgi import Scope, header, refuse_websocket
 from ratelimit.guard import Attributes, Guard
-from ratelimit.headers import error_body
 from ratelimit.plan import RuleLike
-from ratelimit_channels.caller import PROTOCOL, aidentify, facts
-from ratelimit_channels.frame import WS_CLOSE_RATE_LIMITED
+from ratelimit.websockets import PROTOCOL, facts
+from ratelimit_channels.caller import aidentify
 
 # Loose on purpose: frameworks that type ASGI do so in ways that do not fit one another.
 App: TypeAlias = Callable[..., Awaitable[None]]
@@ -62,23 +63,10 @@ class WebsocketHandshakeLimit:
         decision = await self._decide(scope) if scope["type"] == "websocket" else None
         if decision is None or decision.allowed:
             await self.app(scope, receive, send)
-        elif (await receive())["type"] == "websocket.connect":
-            for message in _refusal(scope, decision, self.guard.limiter.settings.headers):
-                await send(message)
+        else:
+            answer = denied_answer(decision, self.guard.limiter.settings, request_id(partial(header, scope)))
+            await refuse_websocket(scope, receive, send, answer)
 
-    async def _decide(self, scope: Mapping[str, Any]) -> Decision:
+    async def _decide(self, scope: Scope) -> Decision:
         identity = await aidentify(scope, self.guard.limiter.settings)
         return await self.guard.acheck(identity, OWN_GROUP, scope)
-
-
-def _refusal(scope: Mapping[str, Any], decision: Decision, style: str) -> list[dict[str, Any]]:
-    """The messages that turn the handshake down, in the best way the server has."""
-    if "websocket.http.response" not in (scope.get("extensions") or {}):
-        return [{"type": "websocket.close", "code": WS_CLOSE_RATE_LIMITED}]
-    headers = {"Content-Type": "application/json", "Cache-Control": "no-store", **decision.headers(style)}
-    lines = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    body = json.dumps(error_body(decision)).encode()
-    return [
-        {"type": "websocket.http.response.start", "status": 429, "headers": lines},
-        {"type": "websocket.http.response.body", "body": body},
-    ]

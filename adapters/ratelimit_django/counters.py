@@ -33,7 +33,7 @@ def keyed(cache: BaseCache, charges: Sequence[Charge], now_us: int) -> list[Coun
     """The counters of `charges` in the windows that hold `now_us`. They live to its end and up to a minute more."""
     return [
         Counter(
-            _short_enough(cache, stored_key(charge, now_us)),
+            short_enough(cache, stored_key(charge, now_us)),
             charge.cost,
             charge.rate.limit,
             -(-fixed_window.lifetime_us((), charge.rate, now_us) // 1_000_000),
@@ -42,7 +42,8 @@ def keyed(cache: BaseCache, charges: Sequence[Charge], now_us: int) -> list[Coun
     ]
 
 
-def _short_enough(cache: BaseCache, key: str) -> str:
+def short_enough(cache: BaseCache, key: str) -> str:
+    """`key`, or what stands for it where it would be too long for memcached."""
     if len(cache.make_key(key).encode()) <= MAX_KEY:
         return key
     return f"rl~{sha256(key.encode()).hexdigest()}"

@@ -27,6 +27,7 @@ from ratelimit.stores.base import Share
 from ratelimit.transaction import NO_BAN, Verdict, held_back, judge, outcomes
 from ratelimit_django.caches import OwnCache, counts_atomically, one_at_a_time, runs_in_process, runs_on_a_database
 from ratelimit_django.counters import keyed, put, read, settle, take
+from ratelimit_django.places import CachePlaces
 
 T = TypeVar("T")
 
@@ -42,6 +43,7 @@ class DjangoCacheStore:
     def __init__(self, alias: str = "default") -> None:
         self.alias = alias
         self._own = OwnCache(alias)
+        self.places = CachePlaces(self._cache, self._safely)
 
     def counter(self, head: str, rate: Rate) -> None:
         """None: every check goes through `apply`."""

@@ -23,6 +23,7 @@ from ratelimit.stores.base import LocalCounter, LocalJointCounter, Share
 from ratelimit.stores.keeper import BANS, Keeper, Name, shortened
 from ratelimit.stores.memory_counters import counter_of
 from ratelimit.stores.memory_joint import MemoryJoint
+from ratelimit.stores.memory_places import MemoryPlaces
 from ratelimit.stores.tables import kept, state_of
 from ratelimit.transaction import NO_BAN, Ban, Verdict, held_back, judge, next_ban, outcomes, remembered
 
@@ -41,6 +42,7 @@ class MemoryStore:
         if type(max_keys) is not int or max_keys < 1:
             raise ConfigurationError(f"max_keys {max_keys!r} is not a whole number of at least 1")
         self.max_keys = max_keys
+        self.places = MemoryPlaces()
         self._keeper = Keeper(max_keys)
         _STORES.add(self)
 
@@ -190,6 +192,7 @@ def _renew_locks() -> None:
     """In a forked child: a lock that another thread of the parent held would never be released."""
     for store in list(_STORES):
         store._keeper.lock = threading.Lock()
+        store.places.renew_lock()
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch (a system without fork)

@@ -29,6 +29,7 @@ from ratelimit.stores.redis_counter import RedisCounter
 from ratelimit.stores.redis_joint import RedisJoint
 from ratelimit.stores.redis_loop import LoopConnections
 from ratelimit.stores.redis_pipe import Pipe
+from ratelimit.stores.redis_places import RedisPlaces
 from ratelimit.stores.redis_plain import Plain, command, plain, question
 from ratelimit.stores.redis_script import Script, packed
 from ratelimit.stores.redis_threads import Lines
@@ -102,6 +103,7 @@ class RedisStore:
             self._lines = sync_lines(self._client, self._target, timeout, max_connections)
         self._given_async_client = async_client
         self._loops: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
+        self.places = RedisPlaces(self._safely_run, self._aask, self._acommand, server_time, self._clustered)
 
     def counter(self, head: str, rate: Rate) -> RedisCounter | ClusterCounter:
         """See `Store.counter`."""
@@ -197,7 +199,7 @@ class RedisStore:
         """See `Store.aclear`; one DEL, on a cluster one for each caller among the charges."""
         with _STORE_ERRORS:
             for keys in self._deletions(charges, now_us):
-                await self._own().delete(keys)
+                await self._own().command("DEL", *keys)
 
     def clear_caller(self, prefix: str, caller: str) -> None:
         """See `Store.clear_caller`; walks the whole keyspace with SCAN, so keep it for administration."""
@@ -268,6 +270,14 @@ class RedisStore:
     async def _aask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         with _STORE_ERRORS:
             return await self._own().run(script, keys, args)
+
+    def _safely_run(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        with _STORE_ERRORS:
+            return self._run(script, keys, args)
+
+    async def _acommand(self, name: str, key: str, argument: str) -> Any:
+        with _STORE_ERRORS:
+            return await self._own().command(name, key, argument)
 
     def _ask_joint(self, of: RedisJoint, callers: Callers, cost: int, now_us: int) -> Any:
         """The reply to a check of several rates."""

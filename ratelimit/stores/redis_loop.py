@@ -58,15 +58,15 @@ class LoopConnections:
         pipe = self._opener.pipe or await self._opener.open()
         return await of.script.sent(pipe, of.command(callers, cost, now_us))
 
-    async def delete(self, keys: Sequence[str]) -> None:
-        """Deletes keys; on a cluster they are in one slot."""
+    async def command(self, name: str, key: str, *further: str) -> Any:
+        """The reply to a command; on a cluster its keys are in the slot of `key`."""
+        words = name, key, *further
         if self.nodes is not None:
-            await self.nodes.command(keys[0], packed("DEL", *keys))
-        elif self._opener is not None:
-            await (self._opener.pipe or await self._opener.open()).command(packed("DEL", *keys))
-        else:
-            async with self.connected(self._timeout) as client:
-                await client.execute_command("DEL", *keys)
+            return await self.nodes.command(key, packed(*words))
+        if self._opener is not None:
+            return await (self._opener.pipe or await self._opener.open()).command(packed(*words))
+        async with self.connected(self._timeout) as client:
+            return await client.execute_command(*words)
 
     @asynccontextmanager
     async def connected(self, within: float | None) -> AsyncIterator[Any]:

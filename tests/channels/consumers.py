@@ -15,7 +15,7 @@ from channels.generic.websocket import (
     WebsocketConsumer,
 )
 
-from ratelimit_channels import WS_CLOSE_RATE_LIMITED, check_ws_rate_limit, check_ws_rate_limit_sync
+from ratelimit_channels import WS_CLOSE_RATE_LIMITED, check_ws_rate_limit, check_ws_rate_limit_sync, ws_ratelimit
 
 ANSWER = {"type": "ANSWER"}
 
@@ -105,3 +105,30 @@ class Leaving(Json):
 
     async def disconnect(self, code: int) -> None:
         logging.getLogger("tests").warning("disconnected")
+
+
+class Counted(Json):
+    """Counts how often `connect` was called."""
+
+    connects = 0
+
+    async def connect(self) -> None:
+        type(self).connects += 1
+        await self.accept()
+
+
+class Failing(AsyncJsonWebsocketConsumer):
+    """Raises at the first message: Channels does not call `disconnect` then."""
+
+    async def receive_json(self, content: Any, **kwargs: Any) -> None:
+        raise LookupError("in the application")
+
+
+class Decorated(AsyncJsonWebsocketConsumer):
+    @ws_ratelimit(rate="2/m")
+    async def connect(self) -> None:
+        await self.accept()
+
+    @ws_ratelimit(rate="2/m")
+    async def receive_json(self, content: Any, **kwargs: Any) -> None:
+        await self.send_json(ANSWER)

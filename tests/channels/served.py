@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
@@ -15,8 +16,8 @@ if not settings.configured:
 
 from ratelimit import Limiter, MemoryStore, set_limiter
 from ratelimit.testing import FakeClock
-from ratelimit_channels import WebsocketHandshakeLimit
-from tests.channels.consumers import Guarded, Json, Leaving, Sync
+from ratelimit_channels import WebsocketConnectionLimit, WebsocketHandshakeLimit, WebsocketMessageLimit
+from tests.channels.consumers import Counted, Decorated, Failing, Guarded, Json, Leaving, Sync
 
 set_limiter(Limiter(MemoryStore(), clock=FakeClock()))
 
@@ -30,6 +31,14 @@ def logged_in(app: Any) -> Any:
     return with_user
 
 
+capped = WebsocketConnectionLimit(Counted.as_asgi(), 2)
+failing = WebsocketConnectionLimit(Failing.as_asgi(), 1, name="failing")
+messages = WebsocketMessageLimit(
+    Json.as_asgi(rule="WS_HEARTBEAT"),
+    rate="2/m",
+    exempt=lambda message: message.get("text") == '"ping"',
+    close_after=3,
+)
 routes = URLRouter(
     [
         path("json/", Json.as_asgi()),
@@ -38,6 +47,22 @@ routes = URLRouter(
         path("sync/", Sync.as_asgi()),
         path("guarded/", Guarded.as_asgi()),
         path("handshake/", WebsocketHandshakeLimit(Json.as_asgi(rule="WS_HEARTBEAT"), rate="2/m")),
+        path("capped/", capped),
+        path("failing/", failing),
+        path("messages/", messages),
+        path("decorated/", Decorated.as_asgi()),
     ]
 )
-application = ProtocolTypeRouter({"websocket": logged_in(routes)})
+
+
+async def gauges(scope: Any, receive: Any, send: Any) -> None:
+    """How many places are taken, and how many consumers were made, as JSON."""
+    taken = {limit.cap.name: await limit.cap.ataken("ip:127.0.0.1") for limit in (capped, failing)}
+    body = json.dumps({**taken, "connects": Counted.connects, "held": capped.cap.held}).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+# Around everything, so that the servers' other scopes meet it too.
+everything = ProtocolTypeRouter({"websocket": logged_in(routes), "http": gauges})
+application = WebsocketConnectionLimit(everything, lambda caller: None)

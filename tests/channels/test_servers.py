@@ -4,66 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import ClientConnection
-from websockets.asyncio.client import connect as websockets_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.servers import ServerEnded, wait_until
+from tests.channels.serving import COMMANDS, Served, connect
+from tests.servers import wait_until
 
-ROOT = Path(__file__).parents[2]
 APP = "tests.channels.served:application"
-COMMANDS = {
-    "uvicorn": ["uvicorn", "--host", "127.0.0.1", "--port", "0", "--lifespan", "off", APP],
-    "daphne": ["daphne", "--bind", "127.0.0.1", "--port", "0", APP],
-}
-LISTENING = re.compile(r"(?:running on http://|Listening on TCP address )127\.0\.0\.1:(\d+)")
-
-# Not through a proxy that the environment names.
-connect = partial(websockets_connect, proxy=None)
-
-
-class Served:
-    """One server process, and what it has written so far."""
-
-    def __init__(self, kind: str, log: Path) -> None:
-        self.kind = kind
-        self.log = log
-        path = os.pathsep.join([str(ROOT), str(ROOT / "adapters")])
-        environ = {k: v for k, v in os.environ.items() if not k.startswith(("RATELIMIT_", "DJANGO_"))}
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *COMMANDS[kind]],
-                cwd=ROOT, env={**environ, "PYTHONPATH": path}, stdout=output, stderr=output,
-            )  # fmt: skip
-
-    def url(self, path: str) -> str:
-        found = LISTENING.search(self.log.read_text())
-        assert found is not None
-        return f"ws://127.0.0.1:{found[1]}{path}"
-
-    def is_listening(self) -> bool:
-        if self.process.poll() is not None:
-            raise ServerEnded(self.log.read_text())
-        return LISTENING.search(self.log.read_text()) is not None
-
-    def end(self) -> None:
-        self.process.terminate()
-        self.process.wait(10)
 
 
 @pytest.fixture(params=sorted(COMMANDS))
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
-    one = Served(request.param, tmp_path / "log")
+    one = Served(request.param, APP, tmp_path / "log")
     try:
         wait_until(one.is_listening, f"{request.param} listens")
         yield one
@@ -135,7 +94,7 @@ async def test_the_middleware_answers_429_where_the_server_can(served: Served) -
         async with connect(served.url("/handshake/")):
             pass
     response = refused.value.response
-    if served.kind == "uvicorn":
+    if served.kind != "daphne":
         assert (response.status_code, response.headers["Retry-After"]) == (429, "60")
         assert json.loads(response.body)["error"]["code"] == "RATE_LIMITED"
     else:
@@ -144,9 +103,78 @@ async def test_the_middleware_answers_429_where_the_server_can(served: Served) -
 
 async def test_a_client_that_floods_and_leaves_is_no_error(served: Served) -> None:
     one = await connect(served.url("/leaving/"))
-    for _ in range(500):
+    # Hypercorn's queue for the application holds ten: when it is full, it cannot tell the application of the end.
+    for _ in range(5 if served.kind == "hypercorn" else 500):
         await one.send("{}")
     one.transport.abort()
     told = partial(wait_until, lambda: "disconnected" in served.log.read_text(), "the consumer is told")
     await asyncio.to_thread(told)
     assert "Traceback" not in served.log.read_text()
+
+
+async def refused(served: Served, path: str) -> None:
+    with pytest.raises(InvalidStatus) as error:
+        async with connect(served.url(path)):
+            pass
+    response = error.value.response
+    if served.kind == "daphne":
+        assert response.status_code == 403
+    else:
+        assert (response.status_code, response.headers.get("Retry-After")) == (429, None)
+        assert response.headers["Cache-Control"] == "no-store"
+        assert json.loads(response.body)["error"]["message"] == (
+            "Limit exceeded: Max 2 connections at once. Please try again later."
+        )
+
+
+async def test_after_ten_refusals_two_are_open_and_dropping_one_admits_one(served: Served) -> None:
+    async with AsyncExitStack() as open_:
+        first = await open_.enter_async_context(connect(served.url("/capped/")))
+        second = await open_.enter_async_context(connect(served.url("/capped/")))
+        for _ in range(10):
+            await refused(served, "/capped/")
+        await served.until(connections=2, held=2, connects=2)
+        assert await ask(first) + await ask(second) == [ANSWER, ANSWER]
+        await second.close()
+        await served.until(connections=1)
+        third = await open_.enter_async_context(connect(served.url("/capped/")))
+        assert await ask(third) == [ANSWER]
+        await refused(served, "/capped/")
+        third.transport.abort()  # without a word
+        await served.until(connections=1, held=1)
+        other = await open_.enter_async_context(connect(served.url("/capped/?user=7")))
+        assert await ask(other) == [ANSWER]
+        await served.until(connections=1, held=2, connects=4)
+    await served.until(connections=0, held=0)
+
+
+async def test_a_consumer_that_fails_gives_its_place_back(served: Served) -> None:
+    for _ in range(3):
+        async with connect(served.url("/failing/")) as one:
+            await one.send("{}")
+            with pytest.raises(ConnectionClosed):
+                await one.recv()
+        await served.until(failing=0)
+
+
+async def test_messages_over_the_limit_do_not_reach_the_consumer(served: Served) -> None:
+    denial = {**DENIAL, "error": "Rate limit exceeded. Max 2 requests per minute."}
+    async with connect(served.url("/messages/")) as one:
+        for said in ['"ping"', "{}", '"ping"', "{}", '"ping"', "{}", "{}", '"ping"', "{}"]:
+            await one.send(said)
+        assert [json.loads(await one.recv()) for _ in range(9)] == [ANSWER] * 5 + [denial] * 2 + [ANSWER] + [denial]
+        with pytest.raises(ConnectionClosed):
+            await one.recv()
+    assert one.close_code == 4029
+
+
+async def test_methods_with_a_limit(served: Served) -> None:
+    denial = {**DENIAL, "error": "Rate limit exceeded. Max 2 requests per minute."}
+    async with connect(served.url("/decorated/")) as one:
+        assert await ask(one, 3) == [ANSWER, ANSWER, denial]
+    async with connect(served.url("/decorated/")):
+        pass
+    with pytest.raises(InvalidStatus) as error:
+        async with connect(served.url("/decorated/")):
+            pass
+    assert error.value.response.status_code == 403

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.cache.backends.memcached import BaseMemcachedCache
 
 MONTH = 30 * 86_400
-_values: dict[str, tuple[int, float]] = {}
+_values: dict[str, tuple[Any, float]] = {}
 _lock = threading.Lock()
 
 
@@ -49,6 +49,18 @@ class Client:
     def decr(self, key: str, delta: int) -> int | None:
         return self.incr(key, -delta)
 
+    def touch(self, key: str, expire: int) -> bool:
+        with _lock:
+            found = self._live(key)
+            if found is None:
+                return False
+            _values[key] = found, time.time() + expire
+            return True
+
+    def delete(self, key: str) -> bool:
+        with _lock:
+            return _values.pop(key, None) is not None
+
     def delete_multi(self, keys: list[str]) -> None:
         with _lock:
             for key in keys:
@@ -60,7 +72,7 @@ class Client:
     def disconnect_all(self) -> None:
         pass
 
-    def _live(self, key: str) -> int | None:
+    def _live(self, key: str) -> Any:
         assert len(key.encode()) <= 250, key
         assert all(33 <= ord(character) < 127 for character in key), key
         value, expires = _values.get(key, (None, 0.0))

@@ -10,21 +10,23 @@ from django.test import override_settings
 
 from ratelimit import ConfigurationError, Limiter, Rate, StoreError
 from ratelimit.stores import open_store
-from ratelimit.testing import FakeClock, StoreConformance
+from ratelimit.testing import FakeClock, PlacesConformance, StoreConformance
 from ratelimit_django.store import DjangoCacheStore
 from tests.django.backends import MEMCACHED, ONE, REDIS, cache_settings
 
 
-class TestLocMem(StoreConformance):
+class TestLocMem(StoreConformance, PlacesConformance):
     clears_callers = False
+    leases_by_clock = False
 
     @pytest.fixture
     def store(self) -> DjangoCacheStore:
         return DjangoCacheStore()
 
 
-class TestRedis(StoreConformance):
+class TestRedis(StoreConformance, PlacesConformance):
     clears_callers = False
+    leases_by_clock = False
 
     @pytest.fixture
     def store(self, redis_url: str) -> Iterator[DjangoCacheStore]:
@@ -32,8 +34,9 @@ class TestRedis(StoreConformance):
             yield DjangoCacheStore()
 
 
-class TestMemcached(StoreConformance):
+class TestMemcached(StoreConformance, PlacesConformance):
     clears_callers = False
+    leases_by_clock = False
 
     @pytest.fixture
     def store(self) -> Iterator[DjangoCacheStore]:

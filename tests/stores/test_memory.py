@@ -12,18 +12,18 @@ import pytest
 from ratelimit import ConfigurationError, Limiter, MemoryStore, Rate, Rule
 from ratelimit.settings import Settings
 from ratelimit.stores import memory
-from ratelimit.testing import FakeClock, StoreConformance
+from ratelimit.testing import FakeClock, PlacesConformance, StoreConformance
 
 ONCE, TWICE = Rate.parse("1/m"), Rate.parse("2/m")
 
 
-class TestMemoryStore(StoreConformance):
+class TestMemoryStore(StoreConformance, PlacesConformance):
     @pytest.fixture
     def store(self) -> MemoryStore:
         return MemoryStore()
 
 
-class TestAtItsSmallestSize(StoreConformance):
+class TestAtItsSmallestSize(StoreConformance, PlacesConformance):
     """Room for the keys of one test only: evicting and releasing all the time changes no count that matters."""
 
     @pytest.fixture

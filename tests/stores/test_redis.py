@@ -13,7 +13,7 @@ from ratelimit import ConfigurationError, Limiter, Rate, StoreError
 from ratelimit.outcome import Charge
 from ratelimit.stores.redis import RedisStore
 from ratelimit.stores.redis_clients import target
-from ratelimit.testing import FakeClock, StoreConformance
+from ratelimit.testing import FakeClock, PlacesConformance, StoreConformance
 from tests.servers import Server, replica
 from tests.wire import CountingProxy
 
@@ -22,7 +22,7 @@ PATIENT = 10.0
 TWO_A_MINUTE = Rate.parse("2/m")
 
 
-class TestRedisStore(StoreConformance):
+class TestRedisStore(StoreConformance, PlacesConformance):
     @pytest.fixture
     def store(self, redis_url: str) -> Iterator[RedisStore]:
         store = RedisStore(redis_url, timeout=PATIENT, server_time=False)
@@ -30,7 +30,7 @@ class TestRedisStore(StoreConformance):
         store.close()
 
 
-class TestRedisStoreOverAUnixSocket(StoreConformance):
+class TestRedisStoreOverAUnixSocket(StoreConformance, PlacesConformance):
     @pytest.fixture
     def store(self, redis_server: Server) -> Iterator[RedisStore]:
         store = RedisStore(redis_server.socket_url, timeout=PATIENT, server_time=False)

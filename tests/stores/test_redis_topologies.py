@@ -12,13 +12,13 @@ from ratelimit import Call, Decision, Identity, Limiter, Policy, Rate, Rule
 from ratelimit.errors import StoreError
 from ratelimit.outcome import Charge, Outcome
 from ratelimit.stores.redis import RedisStore
-from ratelimit.testing import CALLERS, FakeClock, StoreConformance
+from ratelimit.testing import CALLERS, FakeClock, PlacesConformance, StoreConformance
 from tests.servers import Cluster, ask
 
 PATIENT = 10.0
 
 
-class TestRedisStoreOnACluster(StoreConformance):
+class TestRedisStoreOnACluster(StoreConformance, PlacesConformance):
     @pytest.fixture
     def store(self, cluster_url: str) -> Iterator[RedisStore]:
         store = RedisStore(cluster_url, timeout=PATIENT, server_time=False)
@@ -46,7 +46,7 @@ class TestRedisStoreOnACluster(StoreConformance):
             assert limiter.peek("AI_QUERY", caller).remaining == 19
 
 
-class TestRedisStoreBehindASentinel(StoreConformance):
+class TestRedisStoreBehindASentinel(StoreConformance, PlacesConformance):
     @pytest.fixture
     def store(self, sentinel_url: str) -> Iterator[RedisStore]:
         store = RedisStore(sentinel_url, timeout=PATIENT, server_time=False)
