@@ -32,8 +32,9 @@ async def arequest_identity(request: HttpRequest, *, settings: Settings | None =
 def _resolve(request: HttpRequest, user: Any, settings: Settings | None) -> Identity:
     meta = request.META
     settings = settings or get_limiter().settings
-    headers = environ_headers(meta) if settings.proxies_count else ()
-    return resolve(headers, meta.get("REMOTE_ADDR"), user, getattr(request, "limit_token", None), settings=settings)
+    return resolve(
+        environ_headers(meta), meta.get("REMOTE_ADDR"), user, getattr(request, "limit_token", None), settings=settings
+    )
 
 
 async def _auser(request: HttpRequest) -> Any:
