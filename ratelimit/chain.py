@@ -101,15 +101,16 @@ def hops(text: str, header: str, most: int) -> Iterable[str]:
 
 def not_an_address(entry: str | None, settings: Settings) -> str:
     """What is wrong with an entry that is no address; nothing if the peer was chosen."""
-    return "" if entry is None else "%s entry %.100r is not an address" % (settings.client_header, entry)
+    return "" if entry is None else f"{settings.client_header} entry {entry[:100]!r} is not an address"
 
 
 def _first_untrusted(text: str, settings: Settings) -> Chosen:
-    entry, place = "", 0
+    found = PEER
     for place, entry in enumerate(hops(text, settings.client_header, MOST_HOPS), 1):
+        found = Chosen(entry, place)
         if not _trusts(entry, settings):
             break
-    return Chosen(entry, place)
+    return found
 
 
 def _trusts(entry: str, settings: Settings) -> bool:
