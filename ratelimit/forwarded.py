@@ -54,7 +54,7 @@ def hop(element: str) -> str:
 
 def _start(text: str, end: int) -> int:
     """Where the element that ends at `end` begins: after the nearest comma that stands in no quoted string."""
-    lowest = max(0, end - LONGEST)
+    lowest = max(0, end - LONGEST - 1)
     marks = [mark.start() for mark in _MARK.finditer(text, lowest, end)]
     quoted = False
     while marks:
@@ -63,7 +63,7 @@ def _start(text: str, end: int) -> int:
             quoted = not quoted or _is_escaped(text, at)
         elif not quoted:
             return at + 1
-    return 0 if lowest == 0 else max(0, lowest - 1)
+    return lowest
 
 
 def _is_escaped(text: str, at: int) -> bool:
