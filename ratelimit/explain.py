@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -84,7 +84,7 @@ class Explanation:
 class Question(NamedTuple):
     """What is asked about a request: a `rule` by its name or as it is, else what `paths` say of `path`, `method`, `host`.
 
-    `arguments` are what callables of a path rule are given at a check.
+    `arguments` gives, for the name of a path's rule, what its callables are given at a check.
     """
 
     rule: RuleLike | None = None
@@ -92,7 +92,7 @@ class Question(NamedTuple):
     path: str | None = None
     method: str = "GET"
     host: str = ""
-    arguments: tuple[Any, ...] = ()
+    arguments: Callable[[str], Sequence[Any]] = lambda name: ()
 
 
 def explain(
@@ -183,7 +183,7 @@ def _call(question: Question, identity: Identity) -> tuple[str, Call | None]:
     if found is None:
         return "", None
     guard = found.guard(lambda *_: facts)
-    return found.name, guard.call(identity, f"path:{found.name}", *question.arguments)
+    return found.name, guard.call(identity, f"path:{found.name}", *question.arguments(found.name))
 
 
 def _spending(ask: Ask, outcome: Outcome, now_us: int) -> Spending:

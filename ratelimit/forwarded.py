@@ -39,7 +39,7 @@ def hop(element: str) -> str:
     does not say, says it twice, or is malformed."""
     found: list[str] = []
     at = 0
-    while at <= len(element):
+    while True:
         pair = _PAIR.match(element, at) if len(element) <= LONGEST else None
         if pair is None:
             return ""

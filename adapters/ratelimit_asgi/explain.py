@@ -80,7 +80,7 @@ class ExplainEndpoint:
             "path": path,
             "method": method,
             "host": hosts[0].decode("latin-1") if hosts else "",
-            "arguments": (other,),
+            "arguments": lambda name: (other,),
         }
 
 

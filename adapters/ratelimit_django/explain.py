@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from django.core.exceptions import DisallowedHost
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 
 from ratelimit import ConfigurationError, Limiter, get_limiter
@@ -54,6 +55,11 @@ async def aexplain_view(request: HttpRequest, paths: Paths = None) -> HttpRespon
     return _answer(request, await aexplain(*_of(request, await afound_user(request)), limiter=limiter, **asked))
 
 
+def configured_paths() -> PathRules | None:
+    """The path rules of the project's settings, for a view that is given none."""
+    return None
+
+
 def _limiter() -> Limiter:
     limiter = get_limiter()
     if not limiter.settings.explain:
@@ -69,7 +75,7 @@ def _of(request: HttpRequest, user: Any) -> tuple[Any, str | None, Any, str | No
 def _asked(request: HttpRequest, limiter: Limiter, paths: Paths) -> dict[str, Any]:
     rule, path = request.GET.get("rule"), request.GET.get("path")
     method = request.GET.get("method", "GET").upper()
-    found = paths() if callable(paths) else paths
+    found = paths() if callable(paths) else paths or configured_paths()
     other = copy.copy(request)  # what callables of a path's rule are asked about
     if path is not None:
         other.path = other.path_info = path
@@ -79,9 +85,16 @@ def _asked(request: HttpRequest, limiter: Limiter, paths: Paths) -> dict[str, An
         "paths": found,
         "path": path,
         "method": method,
-        "host": request.META.get("HTTP_HOST", ""),
-        "arguments": (f"path:{path}", other),
+        "host": _host(request),
+        "arguments": lambda name: (f"path:{name}", other),
     }
+
+
+def _host(request: HttpRequest) -> str:
+    try:
+        return request.get_host()
+    except DisallowedHost:
+        return ""
 
 
 def _answer(request: HttpRequest, found: Explanation) -> HttpResponse:

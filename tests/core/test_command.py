@@ -16,7 +16,9 @@ from ratelimit.command import main
 from ratelimit.paths import PathRule, PathRules
 
 CHAIN = ["--header", "X-Forwarded-For: 192.0.2.66, 203.0.113.7", "--peer", "10.0.0.1"]
-PATHS = PathRules([PathRule("/api", "100/m"), PathRule("/own", "9/m", key=lambda request: request.key)])
+PATHS = PathRules(
+    [PathRule("/api", "100/m"), PathRule("/own", "9/m", key=lambda request: request.key), PathRule("/gone", "gone")]
+)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -87,6 +89,9 @@ def test_the_rule_of_a_path_is_found_in_the_applications_rules(capsys: pytest.Ca
     status, _, err = run(capsys, *CHAIN, "--paths", name, "--path", "/own")
     assert (status, err.count("\n")) == (2, 1)
     assert err.startswith("ratelimit explain: cannot be told without the request: TypeError")
+    status, _, err = run(capsys, *CHAIN, "--paths", name, "--path", "/gone")
+    assert (status, err.count("\n")) == (2, 1)
+    assert err.startswith("ratelimit explain: unknown policy 'gone'")
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ PATHS = PathRules(
             10,
         ),
         ({"path": "/api/login", "method": "POST", "host": "other"}, "/api", "rl:path:/api:{user:7}:30000000", 100),
-        ({"path": "/own", "arguments": ("g", "r")}, "/own", "rl:path:/own:{key:g%20r}:30000000", 9),
+        ({"path": "/own", "arguments": lambda name: ("g", name)}, "/own", "rl:path:/own:{key:g%20/own}:30000000", 9),
         ({"path": "/policy", "method": "GET"}, "/policy", "rl:trial:{ip:10.0.0.1}:30000000", 1),
     ],
 )
