@@ -99,7 +99,7 @@ POLICY = Policy(
     ],
 )
 def test_every_matching_rule_of_a_policy_is_told(asked: dict[str, Any], keys: list[str]) -> None:
-    found = explain([], PEER, limiter=Limiter(clock=FakeClock()), rule=POLICY, **asked)
+    found = explain([], PEER, limiter=Limiter(MemoryStore(), clock=FakeClock()), rule=POLICY, **asked)
     assert len(found.spends) == len(keys)
     for spending, key in zip(found.spends, keys, strict=True):
         assert key in spending.store_key
@@ -108,7 +108,7 @@ def test_every_matching_rule_of_a_policy_is_told(asked: dict[str, Any], keys: li
 
 
 def test_a_ban_and_a_rule_in_shadow_are_told() -> None:
-    limiter = Limiter(clock=FakeClock())
+    limiter = Limiter(MemoryStore(), clock=FakeClock())
     for _ in range(2):
         limiter.check(POLICY["login"], f"ip:{PEER}", attributes={"path": "/login"})
         limiter.check(POLICY["trial"], f"ip:{PEER}")
@@ -153,7 +153,7 @@ PATHS = PathRules(
     ],
 )
 def test_the_rule_of_a_path_is_told(asked: dict[str, Any], rule: str, key: str, limit: int) -> None:
-    found = explain([], PEER, 7, limiter=Limiter(clock=FakeClock()), paths=PATHS, **asked)
+    found = explain([], PEER, 7, limiter=Limiter(MemoryStore(), clock=FakeClock()), paths=PATHS, **asked)
     (spending,) = found.spends
     assert (found.rule, spending.store_key, spending.limit) == (rule, key, limit)
 
