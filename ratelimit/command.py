@@ -16,7 +16,8 @@ from typing import Any
 from ratelimit.addresses import read_address
 from ratelimit.engine import Limiter
 from ratelimit.errors import ConfigurationError
-from ratelimit.explain import Explanation, explain, known_rule
+from ratelimit.explain import explain, known_rule
+from ratelimit.explanation import Explanation
 from ratelimit.networks import UNIX
 from ratelimit.paths import PathRules
 from ratelimit.settings import Settings

@@ -15,9 +15,9 @@ from typing import Final
 LONGEST: Final = 1_000
 """Characters of an element. A longer one was written by no proxy: it ends the chain."""
 
-_MARK: Final = re.compile(r'[,"]')
+# Possessive throughout: whatever a header holds, it is read once.
 _PAIR: Final = re.compile(
-    r"""[ \t]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^ \t;,"]*)))?[ \t]*(;|\Z)""",
+    r"""[ \t]*+(?:([!#$%&'*+.^_`|~0-9A-Za-z-]++)[ \t]*+=[ \t]*+(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"|([^ \t;,"]*+)))?+[ \t]*+(;|\Z)""",
     re.DOTALL,
 )
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -55,15 +55,15 @@ def hop(element: str) -> str:
 def _start(text: str, end: int) -> int:
     """Where the element that ends at `end` begins: after the nearest comma that stands in no quoted string."""
     lowest = max(0, end - LONGEST - 1)
-    marks = [mark.start() for mark in _MARK.finditer(text, lowest, end)]
-    quoted = False
-    while marks:
-        at = marks.pop()
-        if text[at] == '"':
-            quoted = not quoted or _is_escaped(text, at)
-        elif not quoted:
-            return at + 1
-    return lowest
+    at, quoted = end, False
+    while True:
+        quote = text.rfind('"', lowest, at)
+        comma = -1 if quoted else text.rfind(",", lowest, at)
+        if comma > quote:
+            return comma + 1
+        if quote < 0:
+            return lowest
+        at, quoted = quote, not quoted or _is_escaped(text, quote)
 
 
 def _is_escaped(text: str, at: int) -> bool:

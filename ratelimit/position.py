@@ -154,6 +154,8 @@ def _verdict(
         return TOO_HIGH, f"{header} did not arrive: the request came past the proxy, or there is none"
     if header not in CHAIN_HEADERS:
         return UNKNOWABLE, f"{header} is as good as the proxy that replaces what a client sends in it"
+    if chosen.text is not None and address is None:
+        return UNKNOWABLE, "the entry is no address: the proxy that wrote it hides its clients, or is not one of yours"
     if settings.trusted_proxies:
         return _of_networks(seen, chosen, address)
     return _of_count(seen, chosen, address)

@@ -19,10 +19,10 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from ratelimit.categories import SETTING_NAMES, Category, RateLimits
-from ratelimit.chain import CHAIN_HEADERS, X_FORWARDED_FOR
+from ratelimit.chain import X_FORWARDED_FOR
 from ratelimit.errors import ConfigurationError
 from ratelimit.headers import HEADER_STYLES
-from ratelimit.networks import Networks
+from ratelimit.proxies import header_name, is_proxied, networks
 from ratelimit.rates import Rate
 from ratelimit.rules import Policy
 from ratelimit.stores import SCHEMES, known_scheme, redacted
@@ -31,8 +31,6 @@ logger = logging.getLogger("ratelimit")
 
 PREFIX: Final = "RATELIMIT_"
 ERROR_FORMS: Final = ("json", "problem")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*")
-_SECRETS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -71,9 +69,9 @@ class Settings:
             object.__setattr__(self, name, _boolean(name, getattr(self, name)))
         object.__setattr__(self, "ipv6_mask", _whole("ipv6_mask", self.ipv6_mask, 1, 128))
         object.__setattr__(self, "proxies_count", _whole("proxies_count", self.proxies_count, 0, 100))
-        object.__setattr__(self, "trusted_proxies", _networks("trusted_proxies", self.trusted_proxies))
-        object.__setattr__(self, "client_header", _header("client_header", self.client_header))
-        object.__setattr__(self, "proxied", _position(self.proxies_count, self.trusted_proxies, self.client_header))
+        object.__setattr__(self, "trusted_proxies", networks(self.trusted_proxies))
+        object.__setattr__(self, "client_header", header_name(self.client_header))
+        object.__setattr__(self, "proxied", is_proxied(self.proxies_count, self.trusted_proxies, self.client_header))
         object.__setattr__(self, "denial_cache_ms", _whole("denial_cache_ms", self.denial_cache_ms, 0, 60_000))
         object.__setattr__(self, "headers", _one_of("headers", self.headers, HEADER_STYLES))
         object.__setattr__(self, "errors", _one_of("errors", self.errors, ERROR_FORMS))
@@ -155,36 +153,6 @@ def _one_of(name: str, value: object, valid: tuple[str, ...]) -> str:
     if text in valid:
         return text
     raise _bad(name, value, f"one of {', '.join(valid)}")
-
-
-def _networks(name: str, value: object) -> Networks:
-    try:
-        return Networks(() if value is None else value)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{PREFIX}{name.upper()}: {error}") from None
-
-
-def _header(name: str, value: object) -> str:
-    text = value.strip() if isinstance(value, str) else ""
-    if len(text) > 64 or not _HEADER_NAME.fullmatch(text):
-        raise _bad(name, value, f"the name of one header: {', '.join(CHAIN_HEADERS)}, or one such as CF-Connecting-IP")
-    if text.lower() in _SECRETS:
-        raise _bad(name, value, "a header in which a proxy passes on an address, not one that holds a secret")
-    return next((known for known in CHAIN_HEADERS if known.lower() == text.lower()), text)
-
-
-def _position(count: int, networks: Networks, header: str) -> bool:
-    if count and networks:
-        raise ConfigurationError(
-            f"{PREFIX}PROXIES_COUNT={count} and {PREFIX}TRUSTED_PROXIES={networks} both say which proxies are trusted: "
-            "choose one, and leave the other out"
-        )
-    if header != X_FORWARDED_FOR and not count and not networks:
-        raise ConfigurationError(
-            f"{PREFIX}CLIENT_HEADER={header!r} without a trusted proxy would never be read: say which proxy sets it, by "
-            f"{PREFIX}PROXIES_COUNT=1 or by its networks in {PREFIX}TRUSTED_PROXIES"
-        )
-    return bool(count or networks)
 
 
 def _text(name: str, value: object) -> None:

@@ -77,6 +77,12 @@ def look(headers: Iterable[Header], peer: str | None) -> None:
         )
 
 
-def forwarding(headers: Iterable[Header]) -> list[str]:
+def forwarding(headers: Iterable[Any]) -> list[str]:
     """The names of the known forwarding headers that are there, in the order in which they arrived."""
-    return list(dict.fromkeys(_BY_NAME[name.lower()] for name, _ in headers if name.lower() in _BY_NAME))
+    return list(dict.fromkeys(name for name in map(_known, headers) if name))
+
+
+def _known(line: Any) -> str | None:
+    # Nobody asked for these headers: what holds them need not even be made of pairs.
+    name = line[0] if isinstance(line, (tuple, list)) and line else None
+    return _BY_NAME.get(name.lower()) if isinstance(name, (str, bytes)) else None

@@ -10,12 +10,14 @@ Rules:
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from ratelimit import ConfigurationError, Limiter, get_limiter
+from ratelimit import ConfigurationError, Identity, Limiter, get_limiter
 from ratelimit.answers import Answer
-from ratelimit.asgi import Receive, Scope, Send, header_lines, send_answer
+from ratelimit.asgi import Receive, Scope, Send, header_lines, scope_identity, send_answer
 from ratelimit.explain import aexplain, known_rule
 from ratelimit.paths import PathRules
 
@@ -27,14 +29,24 @@ _QUERY: Final = 4_096
 class ExplainEndpoint:
     """What a request counts as: address, identity, and with `?rule=` or `?path=` (and `method=`) the budget it spends.
 
-    `paths` are the application's path rules, to look `?path=` up. `limiter` is the process's unless given. JSON, or text for
-    `Accept: text/plain`.
+    `paths` are the application's path rules, to look `?path=` up. `user` tells who calls from the scope, as a plain function
+    or a coroutine function: a user, an `Identity`, or None for the scope's own user. `limiter` is the process's unless given.
+    JSON, or text for `Accept: text/plain`.
     """
 
-    def __init__(self, paths: PathRules | None = None, *, limiter: Limiter | None = None) -> None:
+    def __init__(
+        self,
+        paths: PathRules | None = None,
+        *,
+        user: Callable[[Scope], Any] | None = None,
+        limiter: Limiter | None = None,
+    ) -> None:
         if paths is not None and not isinstance(paths, PathRules):
             raise ConfigurationError(f"paths={paths!r}: expected PathRules([PathRule('/prefix', rule), ...])")
+        if user is not None and not callable(user):
+            raise ConfigurationError(f"user={user!r} is not a function that tells who is calling")
         self._paths = paths
+        self._user = user
         self._limiter = limiter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,16 +68,16 @@ class ExplainEndpoint:
             asked = self._asked(scope, limiter)
         except ConfigurationError as error:
             return _json(400, {"error": {"code": "BAD_REQUEST", "message": str(error)}})
-        client = scope.get("client")
-        found = await aexplain(
-            scope.get("headers") or (),
-            client[0] if client else None,
-            scope.get("user"),
-            scope.get("limit_token"),
-            limiter=limiter,
-            **asked,
-        )
+        identity, client = await self._identity(scope, limiter), scope.get("client")
+        peer = client[0] if client else None
+        found = await aexplain(scope.get("headers") or (), peer, identity, limiter=limiter, **asked)
         return _text(200, f"{found}\n") if _prefers_text(scope) else _json(200, found.as_dict())
+
+    async def _identity(self, scope: Scope, limiter: Limiter) -> Identity:
+        found = None if self._user is None else self._user(scope)
+        if isawaitable(found):
+            found = await found
+        return found if isinstance(found, Identity) else scope_identity(scope, limiter.settings, found)
 
     def _asked(self, scope: Scope, limiter: Limiter) -> dict[str, Any]:
         query = (scope.get("query_string") or b"")[:_QUERY].decode("latin-1")

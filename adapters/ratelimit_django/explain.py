@@ -18,7 +18,8 @@ from django.core.exceptions import DisallowedHost
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 
 from ratelimit import ConfigurationError, Limiter, get_limiter
-from ratelimit.explain import Explanation, aexplain, explain, known_rule
+from ratelimit.explain import aexplain, explain, known_rule
+from ratelimit.explanation import Explanation
 from ratelimit.paths import PathRules
 from ratelimit_django.identity import afound_user, request_headers
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ratelimit import ConfigurationError, Limiter, MemoryStore
+from ratelimit import ConfigurationError, Identity, Limiter, MemoryStore
 from ratelimit.identity import hashed
 from ratelimit.paths import PathRule, PathRules
 from ratelimit.settings import Settings
@@ -151,6 +151,30 @@ async def test_a_limiter_of_its_own_is_asked() -> None:
     with isolated():
         found = (await ask(ExplainEndpoint(limiter=limiter), "/?rule=EXPORT")).json()
     assert found["spends"][0]["store_key"] == "own:EXPORT:{ip:10.0.0.1}:500000"
+
+
+async def known(scope: Any) -> Any:
+    return 7
+
+
+@pytest.mark.parametrize(
+    ("user", "keys"),
+    [
+        (lambda scope: SimpleNamespace(is_authenticated=True, id=7), ("user:7", "ip:10.0.0.1")),
+        (known, ("user:7", "ip:10.0.0.1")),
+        (lambda scope: None, ("user:42", "ip:10.0.0.1")),
+        (lambda scope: Identity(name="key:own", ip="203.0.113.7"), ("key:own", "key:own")),
+    ],
+)
+async def test_the_application_may_say_who_calls(user: Any, keys: tuple[str, str]) -> None:
+    with isolated(explain=True):
+        found = (await ask(with_scope(ExplainEndpoint(user=user), user=42))).json()
+    assert (found["keys"]["user_or_ip"], found["keys"]["ip"]) == keys
+
+
+def test_a_user_is_told_by_a_function() -> None:
+    with pytest.raises(ConfigurationError, match="user=7 is not a function"):
+        ExplainEndpoint(user=7)  # type: ignore[arg-type]
 
 
 def test_paths_are_path_rules() -> None:

@@ -55,6 +55,7 @@ def test_an_element_that_no_proxy_would_write_ends_the_chain() -> None:
             (odd, "")
             for odd in ('for="192.0.2.1', 'for=192.0.2.1"', "for=1;for=2", "192.0.2.1", "for=1 2", "f or=1", "\n")
         ),
+        *((odd, "") for odd in (" " * 900 + "x", "for=1" + " " * 900 + "x", "for=1;" * 100, 'for="' + "\\" * 900)),
         *((odd, "") for odd in ("for=192.0.2.1;x", "for=192.0.2.1;\x00=1", 'for="a"b', 'for="192.0.2.1";;="')),
     ],
 )

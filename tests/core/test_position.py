@@ -115,6 +115,14 @@ LEFTMOST = "the client is the leftmost entry: right, unless there are fewer prox
             "10.0.0.2 is a private address, and the chain goes on",
         ),
         (COUNT, [forwarded(TYPED, CLIENT, PROXY)], PEER, "plausible", "entries further left are typed by the client"),
+        (
+            COUNT,
+            [forwarded(TYPED, "_x", PROXY)],
+            PEER,
+            "cannot be told",
+            "the entry is no address: the proxy that wrote it",
+        ),
+        (NETWORKS, [forwarded(CLIENT, "unknown")], PEER, "cannot be told", "the entry is no address"),
         (NETWORKS, [], PEER, "too high", "X-Forwarded-For did not arrive"),
         (NETWORKS, [], CLIENT, "plausible", "no forwarding header arrived"),
         (

@@ -354,3 +354,8 @@ def test_a_bad_client_header_is_an_error_at_start(header: object) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Settings(client_header=header, proxies_count=1)  # type: ignore[arg-type]
     assert str(caught.value).startswith(f"RATELIMIT_CLIENT_HEADER={header!r}: expected ")
+
+
+def test_a_bad_answer_is_an_error_at_start() -> None:
+    with pytest.raises(ConfigurationError, match="RATELIMIT_ANSWER=5: expected the dotted path of a function"):
+        Settings(answer=5)

@@ -128,3 +128,9 @@ def test_no_more_than_the_first_requests_are_looked_at(caplog: pytest.LogCapture
         resolve([("x_forwarded_for", "203.0.113.7")], PEER, settings=Settings())
     resolve([("x-forwarded-for", "203.0.113.7")], PEER, settings=Settings())
     assert lines(caplog) == []
+
+
+@pytest.mark.parametrize("odd", [["x"], [5], [()], [(5, "x")], [None], {"x-forwarded-for": "203.0.113.7"}, "headers"])
+def test_headers_that_nobody_asked_for_may_be_anything(caplog: pytest.LogCaptureFixture, odd: Any) -> None:
+    assert resolve(odd, PEER, settings=Settings()).ip == PEER
+    assert lines(caplog) == []
