@@ -84,19 +84,23 @@ def choose(text: str, settings: Settings) -> Chosen:
     if settings.trusted_proxies:
         return _first_untrusted(text, settings)
     count = settings.proxies_count
-    found = list(hops(text, settings.client_header, count))
+    found = list(entries(text, settings.client_header, count))
     if len(found) == count:
-        return Chosen(found[-1], count)
+        return Chosen(_hop(found[-1], settings.client_header), count)
     problem = f"{settings.client_header} has {len(found)} entries, fewer than RATELIMIT_PROXIES_COUNT={count}"
     return Chosen(None, 0, problem)
 
 
-def hops(text: str, header: str, most: int) -> Iterable[str]:
-    """The entries of a header's joined lines as their proxies wrote them, the last one first, no more than `most`."""
+def entries(text: str, header: str, most: int) -> Iterable[str]:
+    """The entries of a header's joined lines as they were written, the last one first, no more than `most`."""
     if header == FORWARDED:
-        return map(hop, islice(elements(text), most))
+        return islice(elements(text), most)
     # Split from the right, where the trusted entries are, and no further: a caller may have sent thousands.
     return text.rsplit(",", most)[: -most - 1 : -1]
+
+
+def _hop(entry: str, header: str) -> str:
+    return hop(entry) if header == FORWARDED else entry
 
 
 def not_an_address(entry: str | None, settings: Settings) -> str:
@@ -106,9 +110,9 @@ def not_an_address(entry: str | None, settings: Settings) -> str:
 
 def _first_untrusted(text: str, settings: Settings) -> Chosen:
     found = PEER
-    for place, entry in enumerate(hops(text, settings.client_header, MOST_HOPS), 1):
-        found = Chosen(entry, place)
-        if not _trusts(entry, settings):
+    for place, entry in enumerate(entries(text, settings.client_header, MOST_HOPS), 1):
+        found = Chosen(_hop(entry, settings.client_header), place)
+        if not _trusts(found.text or "", settings):
             break
     return found
 

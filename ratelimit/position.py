@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ratelimit.addresses import UNKNOWN, Header, header_lines, peer_address, read_address
 from ratelimit.chain import (
     CHAIN_HEADERS,
-    FORWARDED,
     MOST_HOPS,
     PEER,
     Chosen,
     choose,
+    entries,
     forwarded_text,
-    hops,
     not_an_address,
     trusts_peer,
 )
-from ratelimit.forwarded import elements
 from ratelimit.networks import Networks
 from ratelimit.shapes import forwarding
 
@@ -79,21 +76,19 @@ def position(headers: Iterable[Header], peer: str | None, settings: Settings) ->
     text = forwarded_text(headers, settings) if trusted else None
     chosen = PEER if text is None else choose(text, settings)
     address = None if chosen.text is None else read_address(chosen.text)
-    seen = [] if text is None else list(hops(text, settings.client_header, MOST_HOPS + 1)) or [""]
-    if settings.client_header not in CHAIN_HEADERS:
-        seen = seen and [text or ""]
+    written = [] if text is None else _written(text, settings.client_header)
     arrived = forwarding(headers)
     if settings.client_header not in arrived and header_lines(headers, settings.client_header):
         arrived.append(settings.client_header)
-    verdict, because = _verdict(peer, trusted, arrived, len(seen), chosen, address, settings)
+    verdict, because = _verdict(peer, trusted, arrived, len(written), chosen, address, settings)
     return Position(
         configured=_configured(settings),
         peer=shown(peer) if peer else UNKNOWN,
         peer_trusted=trusted,
         arrived=tuple(arrived),
         header=None if text is None else settings.client_header,
-        entries=_entries(text, chosen, settings),
-        left_out=max(0, len(seen) - SHOWN),
+        entries=_entries(written[:SHOWN], chosen),
+        left_out=max(0, len(written) - SHOWN),
         address=address or peer_address(peer, 128),
         fallback="" if address else chosen.problem or not_an_address(chosen.text, settings),
         verdict=verdict,
@@ -114,14 +109,11 @@ def _configured(settings: Settings) -> str:
     return "no proxy: no header is read"
 
 
-def _entries(text: str | None, chosen: Chosen, settings: Settings) -> tuple[Entry, ...]:
-    if text is None:
-        return ()
-    written: Iterable[str] = [text]
-    if settings.client_header == FORWARDED:
-        written = islice(elements(text), SHOWN)
-    elif settings.client_header in CHAIN_HEADERS:
-        written = hops(text, settings.client_header, SHOWN)
+def _written(text: str, header: str) -> list[str]:
+    return list(entries(text, header, MOST_HOPS + 1)) if header in CHAIN_HEADERS else [text]
+
+
+def _entries(written: list[str], chosen: Chosen) -> tuple[Entry, ...]:
     found = [Entry(shown(one), _part(place, chosen)) for place, one in enumerate(written, 1)]
     return tuple(reversed(found))
 
