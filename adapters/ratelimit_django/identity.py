@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from django.http import HttpRequest
 from django.utils.functional import LazyObject, empty
 
-from ratelimit import Identity, get_limiter
+from ratelimit import Identity, get_limiter, shapes
 from ratelimit.addresses import Header, environ_headers
 from ratelimit.identity import resolve
 from ratelimit.settings import Settings
@@ -54,7 +54,8 @@ async def afound_user(request: HttpRequest) -> Any:
 def _resolve(request: HttpRequest, user: Any, settings: Settings | None) -> Identity:
     settings = settings or get_limiter().settings
     peer, token = request.META.get("REMOTE_ADDR"), getattr(request, "limit_token", None)
-    return resolve(request_headers(request), peer, user, token, settings=settings)
+    headers = request_headers(request) if settings.proxied or shapes.looking else ()
+    return resolve(headers, peer, user, token, settings=settings)
 
 
 def _loaded(user: Any) -> Any:
