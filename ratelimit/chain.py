@@ -67,8 +67,7 @@ def client_address(headers: Iterable[Header], peer: str | None, settings: Settin
 
 def trusts_peer(peer: str | None, settings: Settings) -> bool:
     """Whether the peer is a proxy whose header may be read. With a count of proxies it is taken to be the last of them."""
-    networks = settings.trusted_proxies
-    return _trusts(peer or UNIX_HOP, settings) if networks else settings.proxies_count > 0
+    return settings.proxies_count > 0 or (settings.proxied and _trusts(peer or UNIX_HOP, settings))
 
 
 def forwarded_text(headers: Iterable[Header], settings: Settings) -> str | None:
@@ -81,9 +80,9 @@ def choose(text: str, settings: Settings) -> Chosen:
     """The entry that names the client."""
     if settings.client_header not in CHAIN_HEADERS:
         return Chosen(text, 1)
-    if settings.trusted_proxies:
-        return _first_untrusted(text, settings)
     count = settings.proxies_count
+    if not count:
+        return _first_untrusted(text, settings)
     found = list(entries(text, settings.client_header, count))
     if len(found) == count:
         return Chosen(_hop(found[-1], settings.client_header), count)
