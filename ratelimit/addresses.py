@@ -1,19 +1,17 @@
-"""Network addresses: reading them, masking them, and finding the client's in a chain of proxies.
+"""Network addresses: reading and masking them, and the header lines in which proxies pass them on.
 
 Rules:
 - An address is judged by its bits, never by its spelling: `::ffff:192.0.2.1`, `::FFFF:c000:201` and `192.0.2.1` are one.
-- With N trusted proxies the client is the Nth entry of `X-Forwarded-For` from the right. Whatever a caller adds lies
-  further left and is never read.
+- A header's name is compared as it stands but for letter case. `x_forwarded_for` is another header than `X-Forwarded-For`; only
+  in a WSGI environ, where both become one variable, nobody can tell them apart.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-
-logger = logging.getLogger("ratelimit")
+from typing import Any
 
 UNKNOWN = "unknown"
 """Stands for the address of a caller whose connection has none (a unix socket, an in-process client)."""
@@ -21,9 +19,6 @@ UNKNOWN = "unknown"
 Header = tuple[str | bytes, str | bytes]
 """A header line: name and value."""
 
-_FORWARDED = "x-forwarded-for"
-_FORWARDED_BYTES = _FORWARDED.encode()
-_LENGTH = len(_FORWARDED)
 _LONGEST = 100
 """Characters of a text that may be an address. Callers write such texts: longer ones are neither read nor remembered."""
 
@@ -75,53 +70,56 @@ def _is_port(digits: str, with_colon: str) -> bool:
     )
 
 
-def client_address(headers: Iterable[Header], peer: str | None, *, proxies_count: int, ipv6_mask: int) -> str:
-    """The address to hold responsible: canonical, masked, `"unknown"` if the connection has none.
-
-    `peer` is the other end of the connection as the server saw it. With `proxies_count` 0 no header is read. With
-    more, the entry is taken from `X-Forwarded-For`, all its lines joined in order; no other header is ever read. A chain
-    shorter than the count, or an entry that is no address, falls back to the peer with a warning.
-    """
-    if proxies_count:
-        forwarded = _forwarded(headers, proxies_count)
-        if forwarded is not None:
-            address = read_address(forwarded, ipv6_mask)
-            if address is not None:
-                return address
-            logger.warning("forwarded entry %.100r is not an address; using the peer's", forwarded)
-    return peer_address(peer, ipv6_mask)
-
-
 def peer_address(peer: str | None, ipv6_mask: int) -> str:
     """The address of a connection's other end, as in `client_address`."""
     return read_address(peer, ipv6_mask) or peer if peer else UNKNOWN
 
 
-def environ_headers(environ: Mapping[str, str]) -> Iterable[Header]:
-    """What `client_address` may read of the header lines in a WSGI environ (or Django's META).
+class EnvironHeaders:
+    """The header lines in a WSGI environ (or Django's META), looked up when they are asked for.
 
     Servers have joined the lines of one name by commas by then.
     """
-    value = environ.get("HTTP_X_FORWARDED_FOR")
-    return () if value is None else ((_FORWARDED, value),)
+
+    __slots__ = ("_environ",)
+
+    def __init__(self, environ: Mapping[str, Any]) -> None:
+        self._environ = environ
+
+    def __iter__(self) -> Iterator[Header]:
+        for key, value in self._environ.items():
+            if key.startswith("HTTP_") and isinstance(value, str):
+                yield key[5:].replace("_", "-").lower(), value
+
+    def lines(self, name: str) -> list[str]:
+        """The header called `name`: no line or one."""
+        value = self._environ.get(_variable(name))
+        return [value] if isinstance(value, str) else []
 
 
-def _forwarded(headers: Iterable[Header], proxies_count: int) -> str | None:
+def environ_headers(environ: Mapping[str, Any]) -> EnvironHeaders:
+    """The header lines in a WSGI environ (or Django's META), for `resolve`, which reads the one that is configured."""
+    return EnvironHeaders(environ)
+
+
+def header_lines(headers: Iterable[Header], name: str) -> list[str]:
+    """The values of all lines of the header called `name`, in order."""
+    if isinstance(headers, EnvironHeaders):
+        return headers.lines(name)
     # A request has dozens of headers: the length alone tells most of them from the one that counts.
-    lines = [
+    length, spellings = len(name), _spellings(name)
+    return [
         value.decode("latin-1") if isinstance(value, bytes) else value
-        for name, value in headers
-        if len(name) == _LENGTH and name.lower() in (_FORWARDED, _FORWARDED_BYTES)
+        for line, value in headers
+        if len(line) == length and line.lower() in spellings
     ]
-    if not lines:
-        return None
-    # Split from the right, where the trusted entries are, and no further: a caller may have sent thousands.
-    chain = ",".join(lines).rsplit(",", proxies_count)
-    if len(chain) >= proxies_count:
-        return chain[-proxies_count]
-    logger.warning(
-        "X-Forwarded-For has %d entries, fewer than RATELIMIT_PROXIES_COUNT=%d; using the peer's address",
-        len(chain),
-        proxies_count,
-    )
-    return None
+
+
+@lru_cache(maxsize=64)
+def _spellings(name: str) -> tuple[str, bytes]:
+    return name.lower(), name.lower().encode()
+
+
+@lru_cache(maxsize=64)
+def _variable(name: str) -> str:
+    return f"HTTP_{name.upper().replace('-', '_')}"

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from ratelimit.addresses import UNKNOWN, Header, client_address, peer_address
+from ratelimit import shapes
+from ratelimit.addresses import UNKNOWN, Header, peer_address
+from ratelimit.chain import client_address
 from ratelimit.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -163,13 +165,16 @@ def resolve(
     `headers` are (name, value) pairs, one for each header line, in order. `peer` is the address the server saw, None
     or empty if there was none. `user` is a user object (`is_authenticated`, `pk` or `id`, and optionally
     `is_superuser` and `is_usage_capped`), an id, or None. `token` is one the application has accepted. Never raises
-    for what a caller sent; reads forwarding headers only as far as `settings.proxies_count` trusts them.
+    for what a caller sent; reads one forwarding header, `settings.client_header`, and only as far as the proxies that
+    `settings.proxies_count` or `settings.trusted_proxies` name have written it.
     """
     mask = settings.ipv6_mask
-    if settings.proxies_count:
-        address = client_address(headers, peer, proxies_count=settings.proxies_count, ipv6_mask=mask)
+    if settings.proxied:
+        address = client_address(headers, peer, settings)
     else:
         address = peer or UNKNOWN  # read below, if it has to be
+        if shapes.looking:
+            shapes.look(headers, peer)
     if user is None:
         user_id, superuser, capped = None, False, False
     else:

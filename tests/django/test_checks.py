@@ -40,6 +40,7 @@ def test_a_sound_configuration_is_silent() -> None:
     assert found() == {}
     assert found(RATELIMIT_STORE="redis://127.0.0.1:1/0", CACHES={"default": DUMMY}) == {}
     assert found(RATELIMIT_PROXIES_COUNT=1, SECURE_PROXY_SSL_HEADER=("X-Forwarded-Proto", "https")) == {}
+    assert found(RATELIMIT_TRUSTED_PROXIES=["10.0.0.0/8", "unix"], USE_X_FORWARDED_HOST=True) == {}
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,32 @@ def test_a_sound_configuration_is_silent() -> None:
         ),
         ({"SECURE_PROXY_SSL_HEADER": ("X", "y")}, "W005", "SECURE_PROXY_SSL_HEADER says that there is a proxy"),
         ({"RATELIMIT_PROXIES_COUNT": 6}, "W005", "clients choose the address they count as"),
+        (
+            {"RATELIMIT_PROXIES_COUNT": 6, "RATELIMIT_CLIENT_HEADER": "Forwarded"},
+            "W005",
+            "Count the proxies that add to Forwarded",
+        ),
+        ({"RATELIMIT_TRUSTED_PROXIES": ["8.0.0.0/6"]}, "W005", "everybody in 8.0.0.0/6 may choose the address"),
+        (
+            {"RATELIMIT_TRUSTED_PROXIES": "10.0.0.1/8"},
+            "E001",
+            "RATELIMIT_TRUSTED_PROXIES: '10.0.0.1/8' is not a network",
+        ),
+        (
+            {"RATELIMIT_TRUSTED_PROXIES": "::1", "RATELIMIT_PROXIES_COUNT": 1},
+            "E001",
+            "RATELIMIT_PROXIES_COUNT=1 and RATELIMIT_TRUSTED_PROXIES=::1 .*choose one",
+        ),
+        (
+            {"RATELIMIT_CLIENT_HEADER": "X-Real-IP"},
+            "E001",
+            "RATELIMIT_CLIENT_HEADER='X-Real-IP' without a trusted proxy",
+        ),
+        (
+            {"RATELIMIT_IP_META_KEY": "HTTP_X_REAL_IP"},
+            "W001",
+            "Did you mean RATELIMIT_PROXIES_COUNT or RATELIMIT_TRUSTED",
+        ),
         (
             {"CACHES": {"default": {**REDIS, "KEY_PREFIX": "p" * 200}}},
             "W006",

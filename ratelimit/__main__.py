@@ -1,0 +1,7 @@
+"""`python -m ratelimit`: see `command`."""
+
+import sys
+
+from ratelimit.command import main
+
+sys.exit(main())
