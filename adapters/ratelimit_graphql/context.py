@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from ratelimit import Identity
-from ratelimit.addresses import UNKNOWN, Header, environ_headers
+from ratelimit.addresses import UNKNOWN, EnvironHeaders, Header, environ_headers
 from ratelimit.identity import resolve
 from ratelimit.settings import Settings
 
@@ -54,7 +54,8 @@ async def aidentify(context: Any, settings: Settings) -> Identity:
 
 
 def _resolved(caller: Caller, context: Any, settings: Settings) -> Identity:
-    identity = resolve(_Readable(caller.headers), caller.peer, caller.user, caller.token, settings=settings)
+    headers = caller.headers if isinstance(caller.headers, EnvironHeaders) else _Readable(caller.headers)
+    identity = resolve(headers, caller.peer, caller.user, caller.token, settings=settings)
     if identity.ip == UNKNOWN and identity.user is None and identity.token is None:
         _warn_unknown(f"{type(context).__module__}.{type(context).__qualname__}")
     return identity
@@ -89,7 +90,9 @@ def _connection(request: Any) -> Caller | None:
     if environ is not None:
         token = _text(_entry(request, "limit_token"))
         peer = _text(environ.get("REMOTE_ADDR"))
-        return Caller(environ_headers(environ), peer, _entry(request, "user"), token)
+        # Django's request has both under ASGI; its environ may make one variable of two headers' names.
+        headers = environ_headers(environ) if scope is None else scope.get("headers") or ()
+        return Caller(headers, peer, _entry(request, "user"), token)
     if scope is not None:
         token = _text(_probe(request, "limit_token")) or _text(scope.get("limit_token"))
         # Not request.user: Starlette's insists on its middleware.
@@ -98,11 +101,11 @@ def _connection(request: Any) -> Caller | None:
 
 
 def _shape(request: Any) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
-    """The environ (Django's META is one) or the scope of `request`; None and None for what has neither."""
+    """The environ (Django's META is one) and the scope of `request`, which most kinds have one of; None for what it has not."""
     meta = _probe(request, "META")
-    if _is_mapping(meta):
-        return meta, None
     scope = _scope(request)
+    if _is_mapping(meta):
+        return meta, scope
     if scope is not None:
         return None, scope
     environ = request if _is_mapping(request) else _probe(request, "environ")

@@ -50,6 +50,14 @@ def test_django_without_an_address(meta: dict[str, str]) -> None:
     assert key(SimpleNamespace(META=spoofed), Settings(proxies_count=1)) == "ip:198.51.100.9"
 
 
+def test_a_request_with_an_environ_and_a_scope_is_read_by_what_the_server_saw() -> None:
+    """Some releases of Django make one variable of two headers' names."""
+    meta = {"REMOTE_ADDR": HERE, "HTTP_X_FORWARDED_FOR": "198.51.100.9"}
+    for name, expected in ((b"x_forwarded_for", HERE), (b"x-forwarded-for", "198.51.100.9")):
+        scope = {"type": "http", "headers": [(name, b"198.51.100.9")], "client": (HERE, 1)}
+        assert key(SimpleNamespace(META=meta, scope=scope), Settings(proxies_count=1)) == f"ip:{expected}"
+
+
 @pytest.mark.parametrize("wrap", [lambda made: {"request": made}, lambda made: SimpleNamespace(request=made)])
 @pytest.mark.parametrize(
     "made",
