@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from ratelimit.answers import Answer
@@ -139,7 +138,8 @@ class _Named:
 def _with_id(user: Any) -> Any:
     if isinstance(user, (str, int)) or getattr(user, "pk", None) is not None or getattr(user, "id", None) is not None:
         return user
-    name = None
-    with suppress(NotImplementedError):  # a Starlette user that has none
+    try:
         name = getattr(user, "identity", None)
+    except NotImplementedError:  # a Starlette user before there was one; its own kind has a name
+        name = getattr(user, "username", None)
     return _Named(user, name) if isinstance(name, str) and name and hasattr(user, "is_authenticated") else user

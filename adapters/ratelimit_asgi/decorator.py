@@ -25,7 +25,6 @@ from ratelimit.guard import Attributes
 from ratelimit.plan import RuleLike
 from ratelimit_asgi.caller import User
 from ratelimit_asgi.endpoint import EndpointLimit
-from ratelimit_asgi.errors import WebSocketRateLimited
 from ratelimit_asgi.messages import send_denial
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
@@ -82,10 +81,9 @@ def _async(limit: EndpointLimit, endpoint: Callable[..., Any], parameter: str) -
         if connection is None:
             connection = _connection(endpoint, args, kwargs)
             if isinstance(connection, WebSocket) and connection.application_state is WebSocketState.CONNECTED:
-                try:
-                    await limit.acheck(connection)
-                except WebSocketRateLimited as error:
-                    await send_denial(connection, error.decision)
+                decision = await limit.amessage(connection)
+                if not decision.allowed:
+                    await send_denial(connection, decision)
                     return None
             else:
                 await limit.acheck(connection)

@@ -10,6 +10,7 @@ from typing import Any
 
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.websockets import WebSocket
 
 from ratelimit import Decision, Identity, Limiter, Rate
 from ratelimit.asgi import Scope, scope_facts
@@ -96,6 +97,13 @@ class EndpointLimit:
         scope = connection.scope
         identity = identify(self._user, connection, scope, settings)
         return _allowed(scope, settings, self._limit(scope).check(scope, identity, "", connection))
+
+    async def amessage(self, websocket: WebSocket) -> Decision:
+        """The decision on what an open WebSocket was sent: each message counts."""
+        guard, scope = self._limit(websocket.scope).guard, websocket.scope
+        if self.settings.disable:
+            return guard.limiter.unlimited("")
+        return await guard.acheck(await aidentify(self._user, websocket, scope, self.settings), "", websocket)
 
     def headers(self, scope: Scope) -> dict[str, str]:
         """What a response is still to tell: nothing if a middleware does."""
