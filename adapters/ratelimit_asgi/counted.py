@@ -10,15 +10,15 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final
 
 from ratelimit import Category, Decision, Identity, Rate
 from ratelimit.asgi import Scope, Send, with_later_headers
 from ratelimit.decision import Part
 from ratelimit.guard import Guard
 from ratelimit.headers import raw_headers
-from ratelimit.spent import note_spent, spent
+from ratelimit.spent import SPENT, note_spent, spent
 
 _SHOWN: Final = "ratelimit.shown"
 """Where the middleware looks, when the response starts, for what to tell the client."""
@@ -27,44 +27,39 @@ _SHOWN: Final = "ratelimit.shown"
 class Limit:
     """A guard as connections meet it: counted once on each, and noted there."""
 
-    __slots__ = ("_key", "_rule", "guard")
+    __slots__ = ("_cost", "_key", "_rule", "guard")
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
         rule = guard.rule if guard.rate is None else guard.rate
-        plain = isinstance(rule, (Category, Rate)) and guard.attributes is None and type(guard.cost) is int
+        asks = callable(guard.key) or callable(guard.cost) or guard.attributes is not None
+        placed = guard.group is not None or guard.rate is None
         # A limit that asks nobody, as most do, is asked for without the steps in between.
-        self._rule = (
-            rule if plain and isinstance(guard.key, str) and (guard.group or isinstance(rule, Category)) else None
-        )
-        self._key = guard.key if isinstance(guard.key, str) else ""
+        self._rule = rule if isinstance(rule, (Category, Rate)) and placed and not asks else None
+        self._key: Any = guard.key
+        self._cost: Any = guard.cost
 
-    async def acheck(self, scope: Scope, identity: Identity, group: str, subject: object) -> Decision:
-        """The decision on a connection; `group` is where a rate without one counts, `subject` what callables are given."""
-        known = spent(scope, self.guard, identity)
-        if known is not None:
-            return known
-        guard, rule = self.guard, self._rule
-        if rule is None:
-            decision = await guard.acheck(identity, group, subject)
+    async def acheck(self, scope: Scope, identity: Identity, subject: object) -> Decision:
+        """The decision on a connection; `subject` is what callables are given."""
+        decision = spent(scope, self.guard, identity) if SPENT in scope else None
+        if decision is None:
+            decision = await self.ask(identity, subject)
             self.note(scope, identity, decision)
-            return decision
-        decision = await guard.limiter.acheck(
-            rule,  # type: ignore[arg-type]
-            identity,
-            key=self._key,
-            cost=guard.cost,  # type: ignore[arg-type]
-            group=guard.group,
-            protocol=guard.protocol,
-        )
-        self.note(scope, identity, decision)
         return decision
 
-    def check(self, scope: Scope, identity: Identity, group: str, subject: object) -> Decision:
+    def ask(self, identity: Identity, subject: object) -> Awaitable[Decision]:
+        """The limiter's decision, whatever was counted before. To be noted."""
+        guard, rule = self.guard, self._rule
+        if rule is None:
+            return guard.acheck(identity, "", subject)
+        key, cost, group = self._key, self._cost, guard.group
+        return guard.limiter.acheck(rule, identity, key=key, cost=cost, group=group, protocol=guard.protocol)
+
+    def check(self, scope: Scope, identity: Identity, subject: object) -> Decision:
         """`acheck` where there is no event loop."""
-        decision = spent(scope, self.guard, identity)
+        decision = spent(scope, self.guard, identity) if SPENT in scope else None
         if decision is None:
-            decision = self.guard.check(identity, group, subject)
+            decision = self.guard.check(identity, "", subject)
             self.note(scope, identity, decision)
         return decision
 

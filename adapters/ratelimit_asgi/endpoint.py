@@ -4,7 +4,7 @@
 """
 # Annotations are not texts here: FastAPI reads them, and before 0.120 not those of an object.
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -26,11 +26,6 @@ from ratelimit_asgi.routes import own_group
 _MOST_GROUPS = 4096
 
 
-def facts_of(connection: Any) -> Mapping[str, Any]:
-    """What rules may know of a connection."""
-    return scope_facts(connection.scope)
-
-
 class EndpointLimit:
     """A limit on an endpoint; called, a FastAPI dependency that gives the `Decision` or raises `RateLimited`."""
 
@@ -47,7 +42,7 @@ class EndpointLimit:
         limiter: Limiter | None = None,
     ) -> None:
         self._words: dict[str, Any] = {"rule": rule, "rate": rate, "key": key, "cost": cost, "attributes": attributes}
-        self._words |= {"facts": facts_of, "limiter": limiter}
+        self._words |= {"facts": scope_facts, "limiter": limiter}
         self._user = checked_user(user)
         self._guard = Guard(group=group, **self._words)
         self._group = group
@@ -87,7 +82,7 @@ class EndpointLimit:
             return self._guard.limiter.unlimited("")
         scope = connection.scope
         identity = await aidentify(self._user, connection, scope, settings)
-        return _allowed(scope, settings, await self._limit(scope).acheck(scope, identity, "", connection))
+        return _allowed(scope, settings, await self._limit(scope).acheck(scope, identity, connection))
 
     def check(self, connection: HTTPConnection) -> Decision:
         """`acheck` where there is no event loop."""
@@ -96,7 +91,7 @@ class EndpointLimit:
             return self._guard.limiter.unlimited("")
         scope = connection.scope
         identity = identify(self._user, connection, scope, settings)
-        return _allowed(scope, settings, self._limit(scope).check(scope, identity, "", connection))
+        return _allowed(scope, settings, self._limit(scope).check(scope, identity, connection))
 
     async def amessage(self, websocket: WebSocket) -> Decision:
         """The decision on what an open WebSocket was sent: each message counts."""

@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from ratelimit import ConfigurationError, Decision, Limiter, get_limiter
@@ -28,6 +28,7 @@ from ratelimit.asgi import (
 )
 from ratelimit.paths import PathRule, PathRules, is_preflight
 from ratelimit.settings import Settings
+from ratelimit.spent import SPENT, spent
 from ratelimit_asgi.caller import User, aidentify, checked_user
 from ratelimit_asgi.counted import Limit, showing
 
@@ -64,12 +65,11 @@ class RateLimitMiddleware:
         self._count_preflights = count_preflights
         self._rules = rules = PathRules(paths, exempt)
         self._limits = {
-            (one, kind): Limit(one.guard(scope_facts, kind, limiter))
-            for one in rules.rules
+            kind: {one: Limit(one.guard(scope_facts, kind, limiter)) for one in rules.rules}
             for kind in ("http", "websocket")
         }
         self._by_host = any(one.hosts for one in rules.rules)
-        self._find = lru_cache(_REMEMBERED)(rules.find)
+        self._remembered = lru_cache(_REMEMBERED)(self._find)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -87,7 +87,10 @@ class RateLimitMiddleware:
                 identity = scope_identity(scope, settings)
             else:
                 identity = await aidentify(self._user, scope, scope, settings)
-            decision = await limit.acheck(scope, identity, "", scope)
+            known = spent(scope, limit.guard, identity) if SPENT in scope else None
+            decision = await limit.ask(identity, scope) if known is None else known
+            if known is None:
+                limit.note(scope, identity, decision)
             if not decision.allowed:
                 await _refuse(scope, receive, send, decision, settings)
                 return
@@ -97,19 +100,18 @@ class RateLimitMiddleware:
 
     def _limit(self, scope: Scope, kind: str) -> Limit | None:
         """The limit that means the connection."""
-        method = "" if kind == "websocket" else scope["method"]
+        method = scope["method"] if kind == "http" else ""
         path = route_path(scope)
         host = (header(scope, "host") or "") if self._by_host else ""
-        rule = (self._find if len(path) <= _LONGEST else self._rules.find)(path, method, host)
-        if rule is None:
+        find = self._remembered if len(path) + len(host) <= _LONGEST else self._find
+        limit = find(kind, path, method, host)
+        if method == "OPTIONS" and not self._count_preflights and is_preflight(method, partial(header, scope)):
             return None
-        if (
-            method == "OPTIONS"
-            and not self._count_preflights
-            and is_preflight(method, lambda name: header(scope, name))
-        ):
-            return None
-        return self._limits[rule, kind]
+        return limit
+
+    def _find(self, kind: str, path: str, method: str, host: str) -> Limit | None:
+        rule = self._rules.find(path, method, host)
+        return None if rule is None else self._limits[kind][rule]
 
 
 def denial(scope: Scope, decision: Decision, settings: Settings) -> Answer:
