@@ -27,12 +27,14 @@ _SHOWN: Final = "ratelimit.shown"
 class Limit:
     """A guard as connections meet it: counted once on each, and noted there."""
 
-    __slots__ = ("_cost", "_key", "_rule", "guard")
+    __slots__ = ("_cost", "_key", "_place", "_rule", "guard")
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, place: str = "") -> None:
+        """`place` is where a rate counts that a function gives."""
         self.guard = guard
+        self._place = place
         rule = guard.rule if guard.rate is None else guard.rate
-        asks = callable(guard.key) or callable(guard.cost) or guard.attributes is not None
+        asks = callable(rule) or callable(guard.key) or callable(guard.cost) or guard.attributes is not None
         placed = guard.group is not None or guard.rate is None
         # A limit that asks nobody, as most do, is asked for without the steps in between.
         self._rule = rule if isinstance(rule, (Category, Rate)) and placed and not asks else None
@@ -51,7 +53,7 @@ class Limit:
         """The limiter's decision, whatever was counted before. To be noted."""
         guard, rule = self.guard, self._rule
         if rule is None:
-            return guard.acheck(identity, "", subject)
+            return guard.acheck(identity, self._place, subject)
         key, cost, group = self._key, self._cost, guard.group
         return guard.limiter.acheck(rule, identity, key=key, cost=cost, group=group, protocol=guard.protocol)
 
@@ -59,7 +61,7 @@ class Limit:
         """`acheck` where there is no event loop."""
         decision = spent(scope, self.guard, identity) if SPENT in scope else None
         if decision is None:
-            decision = self.guard.check(identity, "", subject)
+            decision = self.guard.check(identity, self._place, subject)
             self.note(scope, identity, decision)
         return decision
 

@@ -2,7 +2,7 @@
 
 `limit(...)` makes one that FastAPI calls as a dependency; `decorator.py` puts one around an endpoint.
 """
-# Annotations are not texts here: FastAPI reads them, and before 0.120 not those of an object.
+# Annotations are not texts here: FastAPI reads them, and older ones cannot read an object's.
 
 from collections.abc import Callable
 from inspect import iscoroutinefunction
@@ -23,7 +23,7 @@ from ratelimit_asgi.errors import refusal
 from ratelimit_asgi.middleware import denial
 from ratelimit_asgi.routes import own_group
 
-_MOST_GROUPS = 4096
+_MOST_PLACES = 4096
 
 
 class EndpointLimit:
@@ -45,12 +45,11 @@ class EndpointLimit:
         self._words |= {"facts": scope_facts, "limiter": limiter}
         self._user = checked_user(user)
         self._guard = Guard(group=group, **self._words)
-        self._group = group
-        own = self._guard.rule if self._guard.rate is None else self._guard.rate
-        # A rate counts for each route apart, and what a callable gives does too.
-        self._own = group is None and (isinstance(own, Rate) or callable(own))
-        self._text = "" if callable(own) else str(own)
-        self._limits: dict[tuple[str, str | None], Limit] = {}
+        # A rate counts for each route apart. What a function gives may be a policy, which has names of its own: it is told
+        # of the route, and not made to count there.
+        self._rate = self._guard.rate or (self._guard.rule if isinstance(self._guard.rule, Rate) else None)
+        self._own = group is None and self._rate is not None
+        self._limits: dict[tuple[str, str], Limit] = {}
 
     @property
     def settings(self) -> Settings:
@@ -95,10 +94,10 @@ class EndpointLimit:
 
     async def amessage(self, websocket: WebSocket) -> Decision:
         """The decision on what an open WebSocket was sent: each message counts."""
-        guard, scope = self._limit(websocket.scope).guard, websocket.scope
         if self.settings.disable:
-            return guard.limiter.unlimited("")
-        return await guard.acheck(await aidentify(self._user, websocket, scope, self.settings), "", websocket)
+            return self._guard.limiter.unlimited("")
+        scope = websocket.scope
+        return await self._limit(scope).ask(await aidentify(self._user, websocket, scope, self.settings), websocket)
 
     def headers(self, scope: Scope) -> dict[str, str]:
         """What a response is still to tell: nothing if a middleware does."""
@@ -106,13 +105,15 @@ class EndpointLimit:
         return {} if decision is None or is_shown(scope) else decision.headers(self.settings.headers)
 
     def _limit(self, scope: Scope) -> Limit:
-        group = own_group(scope, self._text) if self._own else self._group
-        place = scope["type"], group
-        found = self._limits.get(place)
+        asked = callable(self._rate)
+        place = (own_group(scope) if asked else own_group(scope, self._rate)) if self._own else ""
+        found = self._limits.get((scope["type"], place))
         if found is None:
-            if len(self._limits) >= _MOST_GROUPS:
+            if len(self._limits) >= _MOST_PLACES:
                 self._limits = {}
-            found = self._limits[place] = Limit(Guard(group=group, protocol=scope["type"], **self._words))
+            group = place if self._own and not asked else self._guard.group
+            found = Limit(Guard(group=group, protocol=scope["type"], **self._words), place)
+            self._limits[scope["type"], place] = found
         return found
 
 

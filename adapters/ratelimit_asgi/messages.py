@@ -44,17 +44,16 @@ async def check_ws_rate_limit(
     route, or `group`, a budget of its own. `key`, `cost`, `attributes` and a callable `rate` get the WebSocket, and so does
     `user`, which may be a coroutine function. `send_message=False` sends nothing. One store round trip.
     """
-    if group is None and (rate is not None or isinstance(rule, Rate)):
-        group = own_group(websocket.scope)
     guard = kept_guard(
-        rule, rate=rate, key=key, group=group, cost=cost, attributes=attributes, facts=_facts, protocol="websocket",
+        rule, rate=rate, key=key, group=group, cost=cost, attributes=attributes, facts=scope_facts, protocol="websocket",
         limiter=limiter,
     )  # fmt: skip
     settings = guard.limiter.settings
     if settings.disable:
         return False
     identity = await aidentify(checked_user(user), websocket, websocket.scope, settings)
-    decision = await guard.acheck(identity, "", websocket)
+    own = guard.group is None and (guard.rate is not None or isinstance(guard.rule, Rate))
+    decision = await guard.acheck(identity, own_group(websocket.scope) if own else "", websocket)
     if send_message and not decision.allowed:
         await send_denial(websocket, decision)
     return not decision.allowed
@@ -68,7 +67,3 @@ async def send_denial(websocket: WebSocket, decision: Decision) -> None:
         _log.debug("The denial was not sent, the client has left: %r", error)
     except RuntimeError as error:  # not accepted yet, or closed already
         _log.warning("The denial was not sent, the socket is not open: %s", error)
-
-
-def _facts(websocket: WebSocket) -> Any:
-    return scope_facts(websocket.scope)

@@ -74,7 +74,7 @@ def document_limits(app: FastAPI) -> None:
 
 def _limited(schema: dict[str, Any], app: FastAPI) -> Iterator[tuple[dict[str, Any], EndpointLimit]]:
     """The operations of a schema that have a limit."""
-    # Since 0.130 or so FastAPI keeps routers as they are, and tells what their routes became where they were included.
+    # Newer FastAPI keeps routers as they are, and tells what their routes became where they were included.
     each: Any = getattr(routing, "iter_route_contexts", iter)
     for route in each(app.routes):
         limit = _limit_of(getattr(route, "dependant", None))

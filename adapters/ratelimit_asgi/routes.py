@@ -18,9 +18,11 @@ from ratelimit.asgi import Scope
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"})
 
 
-def own_group(scope: Scope, rate: object = "") -> str:
-    """`route:GET /items/{id} 10/m`: the name of a route's own budget at `rate`."""
-    return f"route:{_method(scope)} {_mounts(scope)}{_path(scope)} {rate}".rstrip()
+def own_group(scope: Scope, rate: object = "own") -> str:
+    """`route:GET:/items/<id>:10/m`: the name of a route's own budget at `rate`."""
+    # Braces would be escaped in keys and headers.
+    path = (_mounts(scope) + _path(scope)).replace("{", "<").replace("}", ">")
+    return f"route:{_method(scope)}:{path}:{rate}"
 
 
 def _method(scope: Scope) -> str:

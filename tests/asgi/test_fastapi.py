@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.websockets import WebSocketDisconnect
 
-from ratelimit import Decision, Identity, Limiter, RateLimitExceeded
+from ratelimit import Decision, Identity, Limiter, Policy, Rate, RateLimitExceeded, Rule
 from ratelimit.testing import FakeClock, isolated
 from ratelimit_asgi import PathRule, RateLimited, RateLimitMiddleware, endpoint_ratelimit, limit
 
@@ -656,3 +656,46 @@ def test_an_applications_own_handler_for_handshakes_wins() -> None:
 
     assert denied_handshake(TestClient(app)).code == 4000
     assert seen == [0]
+
+
+def test_a_rate_may_be_asked_for_and_be_a_policy() -> None:
+    def plan(request: Request) -> Any:
+        found = {"free": "1/m", "team": Policy(Rule("a", "2/m"), Rule("b", "9/h")), "staff": None, "c": "AI_ANALYSIS"}
+        return found[request.query_params["plan"]]
+
+    app = FastAPI()
+    for path in ("/", "/other"):
+        app.get(path, dependencies=[Depends(limit(rate=plan))])(lambda: None)
+    client = TestClient(app)
+    assert codes(client, 2, "/?plan=free") == [200, 429]
+    assert codes(client, 1, "/other?plan=free") == [200]
+    assert codes(client, 3, "/?plan=team") == [200, 200, 429]
+    assert codes(client, 1, "/other?plan=team") == [429]  # a policy's rules have names of their own
+    assert codes(client, 9, "/?plan=staff") == [200] * 9
+    assert codes(client, 5, "/?plan=c") == [200] * 4 + [429]  # one of five was spent at the first plan's rate
+
+
+@pytest.mark.parametrize("rate", ["AI_ANALYSIS", Rate.parse("5/m")])
+def test_a_category_given_as_a_rate_is_a_budget_of_each_route(rate: Any) -> None:
+    app = FastAPI(dependencies=[Depends(limit(rate=rate))])
+    for path in ("/a", "/b"):
+        app.get(path)(lambda: None)
+    client = TestClient(app)
+    for path in ("/a", "/b"):
+        assert codes(client, 6, path) == [200] * 5 + [429]
+
+
+def test_a_rate_given_as_the_rule_is_a_budget_of_each_route() -> None:
+    app = FastAPI(dependencies=[Depends(limit(Rate.parse("1/m")))])
+    for path in ("/a", "/b"):
+        app.get(path)(lambda: None)
+    client = TestClient(app)
+    assert [client.get(path).status_code for path in ("/a", "/b", "/a", "/b")] == [200, 200, 429, 429]
+
+
+def test_a_rule_is_counted_once_by_middleware_dependency_and_decorator() -> None:
+    rule = Rule("shared", "3/m", match={"path": "/x"})
+    app = FastAPI(dependencies=[Depends(limit(rule))])
+    app.get("/x")(endpoint_ratelimit(rule)(lambda: None))
+    app.add_middleware(RateLimitMiddleware, paths=[PathRule("/", rule)])
+    assert codes(TestClient(app), 4, "/x") == [200] * 3 + [429]
