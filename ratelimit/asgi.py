@@ -19,7 +19,7 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 WS_CLOSE_RATE_LIMITED = 4029  # 4000-4999 are the application's own codes; 429 is HTTP's "too many requests"
 
 _BODILESS: Final = frozenset({204, 304})
-_STARTS: Final = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
+STARTS: Final = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
 """What carries the headers of a response; a handshake's too."""
 
 
@@ -100,20 +100,22 @@ async def send_refusal(scope: Scope, send: Send, answer: Answer) -> None:
 
 def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
     """A `send` that adds `headers` to the response the application starts, but for those it sets itself."""
-    return with_later_headers(send, lambda: headers) if headers else send
-
-
-def with_later_headers(send: Send, headers: Callable[[], Sequence[tuple[bytes, bytes]]]) -> Send:
-    """`with_headers` where they are known only when the response starts."""
+    if not headers:
+        return send
 
     def send_with_headers(message: Message) -> Awaitable[None]:
-        if message["type"] in _STARTS:
-            own = list(message.get("headers") or ())
-            known = {name.lower() for name, _ in own}
-            message = {**message, "headers": own + [line for line in headers() if line[0] not in known]}
-        return send(message)  # the server's own coroutine: another one around each message would only cost
+        # The server's own coroutine: another one around each message would only cost.
+        return send(headed(message, headers) if message["type"] in STARTS else message)
 
     return send_with_headers
+
+
+def headed(message: Message, headers: Sequence[tuple[bytes, bytes]]) -> Message:
+    """The start of a response with further headers, but for those that it has already."""
+    own = list(message.get("headers") or ())
+    known = [name.lower() for name, _ in own]
+    own += [line for line in headers if line[0] not in known]
+    return {**message, "headers": own}
 
 
 def _raw(answer: Answer) -> list[tuple[bytes, bytes]]:

@@ -10,11 +10,11 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from ratelimit import Category, Decision, Identity, Rate
-from ratelimit.asgi import Scope, Send, with_later_headers
+from ratelimit.asgi import STARTS, Message, Scope, Send, headed
 from ratelimit.decision import Part
 from ratelimit.guard import Guard
 from ratelimit.headers import raw_headers
@@ -67,7 +67,7 @@ class Limit:
 
     def note(self, scope: Scope, identity: Identity, decision: Decision) -> None:
         """Has the connection know of what was counted, if anything was."""
-        if not decision.counted:
+        if self._rule is None and not decision.counted:
             return
         note_spent(scope, self.guard, identity, decision)
         earlier = scope.get("limit_decision")
@@ -98,10 +98,12 @@ def showing(scope: Scope, send: Send, style: str) -> Send:
     earlier = scope.get("limit_decision")
     shown = scope[_SHOWN] = [] if earlier is None else [earlier]
 
-    def headers() -> Sequence[tuple[bytes, bytes]]:
-        return raw_headers(shown[-1], style) if shown else ()
+    def send_with_limits(message: Message) -> Awaitable[None]:
+        if message["type"] in STARTS and shown:
+            message = headed(message, raw_headers(shown[-1], style))
+        return send(message)
 
-    return with_later_headers(send, headers)
+    return send_with_limits
 
 
 def is_shown(scope: Scope) -> bool:

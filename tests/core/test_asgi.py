@@ -11,6 +11,7 @@ from ratelimit import Identity, Limiter, Rate
 from ratelimit.answers import Answer
 from ratelimit.asgi import (
     denial_frame,
+    headed,
     header,
     header_lines,
     refuse_websocket,
@@ -19,7 +20,6 @@ from ratelimit.asgi import (
     scope_identity,
     send_answer,
     with_headers,
-    with_later_headers,
 )
 from ratelimit.settings import Settings
 from ratelimit.testing import FakeClock
@@ -183,19 +183,21 @@ async def test_headers_are_added_but_for_the_applications_own(kind: str) -> None
     assert message["headers"] == [(b"A", b"own")]
 
 
-async def test_headers_may_be_known_only_when_the_response_starts() -> None:
-    known: list[tuple[bytes, bytes]] = []
-
-    async def app(send: Any) -> None:
-        send = with_later_headers(send, lambda: known)
-        known.append((b"a", b"1"))
-        await send({"type": "http.response.start", "headers": None})
-        await send({"type": "http.response.body"})
-
-    assert await sent_by(app) == [
-        {"type": "http.response.start", "headers": [(b"a", b"1")]},
-        {"type": "http.response.body"},
-    ]
+@pytest.mark.parametrize(
+    ("own", "both"),
+    [
+        (None, [(b"a", b"1"), (b"b", b"2")]),
+        ([], [(b"a", b"1"), (b"b", b"2")]),
+        ([(b"c", b"3")], [(b"c", b"3"), (b"a", b"1"), (b"b", b"2")]),
+        ([(b"a", b"3"), (b"a", b"4")], [(b"a", b"3"), (b"a", b"4"), (b"b", b"2")]),
+        ([(b"B", b"3"), (b"A", b"4")], [(b"B", b"3"), (b"A", b"4")]),
+        ([[b"c", b"3"]], [[b"c", b"3"], (b"a", b"1"), (b"b", b"2")]),
+    ],
+)
+def test_a_name_that_a_response_has_is_not_given_again(own: Any, both: Any) -> None:
+    message = {"type": "http.response.start", "headers": own}
+    assert headed(message, [(b"a", b"1"), (b"b", b"2")])["headers"] == both
+    assert message["headers"] is own
 
 
 def test_without_headers_send_is_the_servers_own() -> None:
