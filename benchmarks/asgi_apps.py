@@ -62,7 +62,7 @@ def _limits(url: str) -> Callable[[str], Awaitable[bool]]:
 
 
 def _starlette(path: str, how: str, url: str = "memory://") -> App:
-    """A Starlette application with one route: bare, or limited by slowapi in one of its ways."""
+    """A Starlette application with one route: bare, limited by the engine's decorator, or by slowapi in one of its ways."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse
@@ -73,6 +73,11 @@ def _starlette(path: str, how: str, url: str = "memory://") -> App:
 
     if how == "bare":
         return Starlette(routes=[Route(path, answer)])
+    if how == "endpoint":
+        from ratelimit_asgi import endpoint_ratelimit
+
+        limiter = Limiter(url, settings=Settings(fail_open=False))
+        return Starlette(routes=[Route(path, endpoint_ratelimit(CATEGORY, limiter=limiter)(answer))])
     from slowapi import Limiter as SlowApi
     from slowapi.middleware import SlowAPIASGIMiddleware, SlowAPIMiddleware
     from slowapi.util import get_remote_address
@@ -108,6 +113,7 @@ def _apps() -> dict[str, App]:
         for path in ("/starlette-memory", "/starlette-memory-headers"):
             style = "x" if path.endswith("headers") else "none"
             apps[path] = limited(_starlette(path, "bare"), "memory://", style)
+        apps["/starlette-decorator"] = _starlette("/starlette-decorator", "endpoint")
         for how in ("decorator", "decorator-headers", "asgi", "default"):
             apps[f"/slowapi-memory-{how}"] = _starlette(f"/slowapi-memory-{how}", how)
         if REDIS:

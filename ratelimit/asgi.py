@@ -112,7 +112,7 @@ def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
 
 def headed(message: Message, headers: Sequence[tuple[bytes, bytes]]) -> Message:
     """The start of a response with further headers, but for those that it has already."""
-    own = list(message.get("headers") or ())
+    own: list[Any] = list(message.get("headers") or ())
     known = [name.lower() for name, _ in own]
     own += [line for line in headers if line[0] not in known]
     return {**message, "headers": own}
