@@ -36,6 +36,7 @@ BARE: list[Entry] = [
 STARLETTE: list[Entry] = [
     ("ratelimit, memory", "/starlette-memory", None),
     ("ratelimit, memory, with headers", "/starlette-memory-headers", None),
+    ("ratelimit, memory, decorator", "/starlette-decorator", None),
     ("slowapi, memory, decorator", "/slowapi-memory-decorator", None),
     ("slowapi, memory, decorator with headers", "/slowapi-memory-decorator-headers", None),
     ("slowapi, memory, ASGI middleware", "/slowapi-memory-asgi", None),

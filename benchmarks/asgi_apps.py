@@ -1,6 +1,6 @@
 """The applications that `asgi.py` asks, all in one Uvicorn worker: the path says which. Each answers `ok`.
 
-The engine is used as the README tells for frameworks without an adapter of their own: resolve who is calling, ask, answer.
+The engine stands before them as `RateLimitMiddleware`, with one rule for all paths.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from benchmarks.rates import CATEGORY, LIMIT, WINDOW
 from ratelimit import Limiter, RateLimits
-from ratelimit.headers import raw_headers
-from ratelimit.identity import resolve
+from ratelimit.settings import Settings
+from ratelimit_asgi import PathRule, RateLimitMiddleware
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -33,29 +33,10 @@ async def bare(scope: Scope, receive: Receive, send: Send) -> None:
     await send(BODY)
 
 
-def limited(app: App, limiter: Limiter, style: str = "none") -> App:
-    """`app` behind the engine, with limit headers of that style."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        identity = resolve(scope["headers"], scope["client"][0], settings=limiter.settings)
-        decision = await limiter.acheck(CATEGORY, identity, protocol="http")
-        if not decision.allowed or decision.degraded:
-            await send({**START, "status": 503 if decision.degraded else 429, "headers": [(b"content-length", b"0")]})
-            await send({**BODY, "body": b""})
-            return
-        if style == "none":
-            await app(scope, receive, send)
-            return
-        headers = raw_headers(decision, style)
-
-        def send_with_headers(message: Any) -> Awaitable[None]:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *headers]
-            return send(message)
-
-        await app(scope, receive, send_with_headers)
-
-    return answer
+def limited(app: App, store: str, style: str = "none") -> App:
+    """`app` behind the middleware, with limit headers of that style. An outage would be a denial, which ends the run."""
+    limiter = Limiter(store, settings=Settings(headers=style, fail_open=False))
+    return RateLimitMiddleware(app, [PathRule("/", CATEGORY)], limiter=limiter)
 
 
 def asking(app: App, ask: Callable[[str], Awaitable[Any]]) -> App:
@@ -81,7 +62,7 @@ def _limits(url: str) -> Callable[[str], Awaitable[bool]]:
 
 
 def _starlette(path: str, how: str, url: str = "memory://") -> App:
-    """A Starlette application with one route: bare, or limited by slowapi in one of its ways."""
+    """A Starlette application with one route: bare, limited by the engine's decorator, or by slowapi in one of its ways."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse
@@ -92,6 +73,11 @@ def _starlette(path: str, how: str, url: str = "memory://") -> App:
 
     if how == "bare":
         return Starlette(routes=[Route(path, answer)])
+    if how == "endpoint":
+        from ratelimit_asgi import endpoint_ratelimit
+
+        limiter = Limiter(url, settings=Settings(fail_open=False))
+        return Starlette(routes=[Route(path, endpoint_ratelimit(CATEGORY, limiter=limiter)(answer))])
     from slowapi import Limiter as SlowApi
     from slowapi.middleware import SlowAPIASGIMiddleware, SlowAPIMiddleware
     from slowapi.util import get_remote_address
@@ -108,14 +94,14 @@ def _starlette(path: str, how: str, url: str = "memory://") -> App:
 def _apps() -> dict[str, App]:
     apps = {
         "/bare": bare,
-        "/memory": limited(bare, Limiter("memory://")),
-        "/memory-headers": limited(bare, Limiter("memory://"), "x"),
+        "/memory": limited(bare, "memory://"),
+        "/memory-headers": limited(bare, "memory://", "x"),
     }
     if REDIS:
         from redis.asyncio import Redis
 
-        apps["/redis"] = limited(bare, Limiter(REDIS))
-        apps["/redis-headers"] = limited(bare, Limiter(REDIS), "x")
+        apps["/redis"] = limited(bare, REDIS)
+        apps["/redis-headers"] = limited(bare, REDIS, "x")
         apps["/redis-incr"] = asking(bare, Redis.from_url(REDIS).incr)
     if find_spec("limits"):
         apps["/memory-limits"] = asking(bare, _limits("async+memory://"))
@@ -126,11 +112,12 @@ def _apps() -> dict[str, App]:
         apps["/starlette"] = starlette
         for path in ("/starlette-memory", "/starlette-memory-headers"):
             style = "x" if path.endswith("headers") else "none"
-            apps[path] = limited(_starlette(path, "bare"), Limiter("memory://"), style)
+            apps[path] = limited(_starlette(path, "bare"), "memory://", style)
+        apps["/starlette-decorator"] = _starlette("/starlette-decorator", "endpoint")
         for how in ("decorator", "decorator-headers", "asgi", "default"):
             apps[f"/slowapi-memory-{how}"] = _starlette(f"/slowapi-memory-{how}", how)
         if REDIS:
-            apps["/starlette-redis"] = limited(_starlette("/starlette-redis", "bare"), Limiter(REDIS))
+            apps["/starlette-redis"] = limited(_starlette("/starlette-redis", "bare"), REDIS)
             apps["/slowapi-redis-decorator"] = _starlette("/slowapi-redis-decorator", "decorator", REDIS)
     return apps
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from ratelimit.answers import Answer
 from ratelimit.decision import Decision
@@ -18,16 +18,23 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 WS_CLOSE_RATE_LIMITED = 4029  # 4000-4999 are the application's own codes; 429 is HTTP's "too many requests"
 
+_BODILESS: Final = frozenset({204, 304})
+STARTS: Final = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
+"""What carries the headers of a response; a handshake's too."""
+
 
 def scope_identity(scope: Scope, settings: Settings, user: Any = None) -> Identity:
     """The caller behind a scope: `user`, else its own user, its address, and its token (`scope["limit_token"]`).
 
-    A scope may lack `client` (unix sockets, test clients), `user` (no auth middleware) or both. A token is there once the
-    application has accepted one; what a client merely sent never is.
+    A user without `pk` and `id` is known by its `identity`, as Starlette's are. A scope may lack `client` (unix sockets,
+    test clients), `user` (no auth middleware) or both. A token is there once the application has accepted one; what a client
+    merely sent never is.
     """
     client = scope.get("client")
     peer = client[0] if client else None
     user = scope.get("user") if user is None else user
+    if user is not None:
+        user = _with_id(user)
     return resolve(scope.get("headers") or (), peer, user, scope.get("limit_token"), settings=settings)
 
 
@@ -52,6 +59,13 @@ def header(scope: Scope, name: str) -> str | None:
     return lines[0].decode("latin-1") if lines else None
 
 
+def scope_facts(scope: Scope) -> Mapping[str, Any]:
+    """What rules may know of a request or a handshake: its path as the router sees it, and its method."""
+    method = scope.get("method")
+    path = route_path(scope)
+    return {"path": path} if method is None else {"path": path, "method": method}
+
+
 def denial_frame(decision: Decision) -> dict[str, object]:
     """What the client of an open WebSocket is told: the limit in words, and whole seconds to wait (null: waiting will not
     help)."""
@@ -62,22 +76,26 @@ def denial_frame(decision: Decision) -> dict[str, object]:
     }
 
 
-async def send_answer(send: Send, answer: Answer) -> None:
-    """`answer` as the response to an HTTP request."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": _raw(answer)})
-    await send({"type": "http.response.body", "body": answer.body})
+async def send_answer(send: Send, answer: Answer, prefix: str = "") -> None:
+    """`answer` as the response to an HTTP request; with the prefix `"websocket."` as that to a handshake."""
+    start = {"type": f"{prefix}http.response.start", "status": answer.status, "headers": _raw(answer)}
+    await send(start)
+    await send({"type": f"{prefix}http.response.body", "body": answer.body})
 
 
 async def refuse_websocket(scope: Scope, receive: Receive, send: Send, answer: Answer) -> None:
     """Turns a handshake down: with `answer` where the server can send one (Uvicorn can), else by closing before the
     connection is accepted, which clients see as status 403."""
-    if (await receive())["type"] != "websocket.connect":
-        return
-    if "websocket.http.response" not in (scope.get("extensions") or {}):
+    if (await receive())["type"] == "websocket.connect":
+        await send_refusal(scope, send, answer)
+
+
+async def send_refusal(scope: Scope, send: Send, answer: Answer) -> None:
+    """`refuse_websocket` for a handshake whose first message was received already."""
+    if "websocket.http.response" in (scope.get("extensions") or {}):
+        await send_answer(send, answer, "websocket.")
+    else:
         await send({"type": "websocket.close", "code": WS_CLOSE_RATE_LIMITED})
-        return
-    await send({"type": "websocket.http.response.start", "status": answer.status, "headers": _raw(answer)})
-    await send({"type": "websocket.http.response.body", "body": answer.body})
 
 
 def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
@@ -86,14 +104,44 @@ def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
         return send
 
     def send_with_headers(message: Message) -> Awaitable[None]:
-        if message["type"] == "http.response.start":
-            own = list(message.get("headers") or ())
-            known = {name.lower() for name, _ in own}
-            message = {**message, "headers": own + [line for line in headers if line[0] not in known]}
-        return send(message)  # the server's own coroutine: another one around each message would only cost
+        # The server's own coroutine: another one around each message would only cost.
+        return send(headed(message, headers) if message["type"] in STARTS else message)
 
     return send_with_headers
 
 
+def headed(message: Message, headers: Sequence[tuple[bytes, bytes]]) -> Message:
+    """The start of a response with further headers, but for those that it has already."""
+    own: list[Any] = list(message.get("headers") or ())
+    known = [name.lower() for name, _ in own]
+    own += [line for line in headers if line[0] not in known]
+    return {**message, "headers": own}
+
+
 def _raw(answer: Answer) -> list[tuple[bytes, bytes]]:
-    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
+    lines = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
+    if answer.status not in _BODILESS and not any(name == b"content-length" for name, _ in lines):
+        lines.append((b"content-length", b"%d" % len(answer.body)))
+    return lines
+
+
+class _Named:
+    """A user that is known by its name."""
+
+    __slots__ = ("id", "is_authenticated", "is_superuser", "is_usage_capped")
+
+    def __init__(self, user: Any, name: str) -> None:
+        self.id = name
+        self.is_authenticated = user.is_authenticated
+        self.is_superuser = getattr(user, "is_superuser", False)
+        self.is_usage_capped = getattr(user, "is_usage_capped", False)
+
+
+def _with_id(user: Any) -> Any:
+    if isinstance(user, (str, int)) or getattr(user, "pk", None) is not None or getattr(user, "id", None) is not None:
+        return user
+    try:
+        name = getattr(user, "identity", None)
+    except NotImplementedError:  # a Starlette user before there was one; its own kind has a name
+        name = getattr(user, "username", None)
+    return _Named(user, name) if isinstance(name, str) and name and hasattr(user, "is_authenticated") else user

@@ -49,8 +49,8 @@ def raw_headers(decision: Decision, style: str = "none") -> list[tuple[bytes, by
     if decision.allowed:
         if style == "none":
             return []
-        if style == "x" and decision.binding.enforced:  # what most servers that have a style send with every response
-            outcome = decision.binding.outcome
+        if style == "x" and (binding := decision.binding).enforced:  # what most servers send with every response
+            outcome = binding.outcome
             return [
                 (b"x-ratelimit-limit", b"%d" % outcome.limit),
                 (b"x-ratelimit-remaining", b"%d" % outcome.remaining),

@@ -1,3 +1,51 @@
-"""Rate limits on HTTP and WebSocket in any ASGI application; dependencies and decorators for FastAPI and Starlette."""
+"""Rate limits on HTTP and WebSocket in any ASGI application; dependencies and decorators for FastAPI and Starlette.
 
-__all__: list[str] = []
+    app.add_middleware(RateLimitMiddleware, paths=[PathRule("/api", "100/m")])
+
+    @app.get("/answer", dependencies=[Depends(limit("AI_QUERY"))])
+
+Importing it needs no framework; what is for Starlette and FastAPI is loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from ratelimit.asgi import WS_CLOSE_RATE_LIMITED
+from ratelimit.paths import PathRule
+from ratelimit_asgi.middleware import RateLimitMiddleware
+
+if TYPE_CHECKING:
+    from ratelimit_asgi.decorator import endpoint_ratelimit
+    from ratelimit_asgi.endpoint import limit
+    from ratelimit_asgi.errors import RateLimited
+    from ratelimit_asgi.messages import check_ws_rate_limit
+    from ratelimit_asgi.openapi import document_limits
+
+__all__ = [
+    "WS_CLOSE_RATE_LIMITED",
+    "PathRule",
+    "RateLimitMiddleware",
+    "RateLimited",
+    "check_ws_rate_limit",
+    "document_limits",
+    "endpoint_ratelimit",
+    "limit",
+]
+
+_LATER: Final = {
+    "RateLimited": "errors",
+    "check_ws_rate_limit": "messages",
+    "document_limits": "openapi",
+    "endpoint_ratelimit": "decorator",
+    "limit": "endpoint",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = found
+    return found

@@ -1,0 +1,127 @@
+"""Limits by path for any ASGI application, over HTTP and at WebSocket handshakes.
+
+Rules:
+- Only `http` and `websocket` scopes are looked at. Everything else passes untouched, and so does all when limits are off.
+- Nothing is read: `receive` is the server's own, and `send` too unless the settings ask for limit headers.
+- A request that is refused never reaches the application; a handshake that is refused is never accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache, partial
+from typing import Final
+
+from ratelimit import ConfigurationError, Decision, Limiter, get_limiter
+from ratelimit.answers import Answer, denied_answer, request_id
+from ratelimit.asgi import (
+    ASGIApp,
+    Receive,
+    Scope,
+    Send,
+    header,
+    refuse_websocket,
+    route_path,
+    scope_facts,
+    scope_identity,
+    send_answer,
+)
+from ratelimit.paths import PathRule, PathRules, is_preflight
+from ratelimit.settings import Settings
+from ratelimit.spent import SPENT, spent
+from ratelimit_asgi.caller import User, aidentify, checked_user
+from ratelimit_asgi.counted import Limit, showing
+
+_REMEMBERED: Final = 1024
+_LONGEST: Final = 256
+"""Characters of a path that are worth remembering its rule by."""
+
+
+class RateLimitMiddleware:
+    """ASGI middleware: the rule with the longest prefix of a request's path limits it.
+
+    `paths` are the rules, `exempt` prefixes that are not limited. Without rules it only adds the limit headers of what
+    endpoints count. `user` tells who calls from the scope, as a plain function or a coroutine function; what it gives wins
+    over `scope["user"]`. `limiter` defaults to the process's own. CORS preflights count only with `count_preflights`.
+
+    Raises `ConfigurationError` for what cannot be used, when it is made.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        paths: Iterable[PathRule] = (),
+        exempt: str | Iterable[str] = (),
+        *,
+        user: User | None = None,
+        limiter: Limiter | None = None,
+        count_preflights: bool = False,
+    ) -> None:
+        if isinstance(paths, PathRule):
+            raise ConfigurationError(f"paths={paths!r}: give a list of rules")
+        self.app = app
+        self._user = checked_user(user)
+        self._limiter = limiter
+        self._count_preflights = count_preflights
+        self._rules = rules = PathRules(paths, exempt)
+        self._limits = {
+            kind: {one: Limit(one.guard(scope_facts, kind, limiter)) for one in rules.rules}
+            for kind in ("http", "websocket")
+        }
+        self._by_host = any(one.hosts for one in rules.rules)
+        self._remembered = lru_cache(_REMEMBERED)(self._find)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind != "http" and kind != "websocket":
+            await self.app(scope, receive, send)
+            return
+        limiter = self._limiter or get_limiter()
+        settings = limiter.settings
+        if settings.disable:
+            await self.app(scope, receive, send)
+            return
+        limit = self._limit(scope, kind)
+        if limit is not None:
+            if self._user is None:
+                identity = scope_identity(scope, settings)
+            else:
+                identity = await aidentify(self._user, scope, scope, settings)
+            known = spent(scope, limit.guard, identity) if SPENT in scope else None
+            decision = await limit.ask(identity, scope) if known is None else known
+            if known is None:
+                limit.note(scope, identity, decision)
+            if not decision.allowed:
+                await _refuse(scope, receive, send, decision, settings)
+                return
+        if settings.headers != "none":
+            send = showing(scope, send, settings.headers)
+        await self.app(scope, receive, send)
+
+    def _limit(self, scope: Scope, kind: str) -> Limit | None:
+        """The limit that means the connection."""
+        method = scope["method"] if kind == "http" else ""
+        path = route_path(scope)
+        host = (header(scope, "host") or "") if self._by_host else ""
+        find = self._remembered if len(path) + len(host) <= _LONGEST else self._find
+        limit = find(kind, path, method, host)
+        if method == "OPTIONS" and not self._count_preflights and is_preflight(method, partial(header, scope)):
+            return None
+        return limit
+
+    def _find(self, kind: str, path: str, method: str, host: str) -> Limit | None:
+        rule = self._rules.find(path, method, host)
+        return None if rule is None else self._limits[kind][rule]
+
+
+def denial(scope: Scope, decision: Decision, settings: Settings) -> Answer:
+    """What a refused connection is answered."""
+    return denied_answer(decision, settings, request_id(lambda name: header(scope, name)))
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, decision: Decision, settings: Settings) -> None:
+    answer = denial(scope, decision, settings)
+    if scope["type"] == "websocket":
+        await refuse_websocket(scope, receive, send, answer)
+    else:
+        await send_answer(send, answer)
