@@ -1,0 +1,85 @@
+"""Limits inside a server, whatever carries its calls: HTTP, standard input and output, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ratelimit import Identity, Limiter, get_limiter
+from ratelimit_mcp.answer import ERROR_CODE, valid_error_code
+from ratelimit_mcp.caller import Caller, current_caller, mcp_identity, valid_caller
+from ratelimit_mcp.calls import RpcCall
+from ratelimit_mcp.context import current_scope, mcp_scope
+from ratelimit_mcp.limit import LimitLike
+from ratelimit_mcp.limits import DEFAULT_EXEMPT, Limits
+from ratelimit_mcp.listing import Listings
+from ratelimit_mcp.refusal import RefusalError
+from ratelimit_mcp.spending import spend, spent
+
+_NOBODY = Identity()
+
+
+class ServerLimits:
+    """What the middleware of the SDK and that of FastMCP have in common. Arguments as in `MCPMiddleware`."""
+
+    def __init__(
+        self,
+        *,
+        tools: Mapping[str, LimitLike] | None = None,
+        resources: Mapping[str, LimitLike] | None = None,
+        prompts: Mapping[str, LimitLike] | None = None,
+        methods: Mapping[str, LimitLike] | None = None,
+        global_limit: LimitLike | None = "MCP_GLOBAL",
+        limiter: Limiter | None = None,
+        caller: Caller | None = None,
+        error_code: int = ERROR_CODE,
+        exempt: Iterable[str] = DEFAULT_EXEMPT,
+    ) -> None:
+        self._limits = Limits(tools, global_limit, exempt, resources=resources, prompts=prompts, methods=methods)
+        self._listings = Listings(self._limits)
+        self._limiter = limiter
+        self._caller = valid_caller(caller)
+        self._error_code = valid_error_code(error_code)
+
+    async def run(self, call: RpcCall, ctx: Any, proceed: Callable[[], Awaitable[Any]]) -> Any:
+        """What `proceed` gives if `call` is within its limits; one store round trip, none for a call that does not count.
+
+        `ctx` is the SDK's context of the call, None where the server is FastMCP. Raises `MCPRateLimitExceeded` for a
+        denied call, and `MCPError` for one that cannot be counted.
+        """
+        with _seen(ctx, self._caller):
+            limiter = self._limiter or get_limiter()
+            try:
+                costs = self._limits.costs([call])
+            except RefusalError as refusal:
+                raise _mcp_error(refusal) from None
+            identity = mcp_identity(ctx, settings=limiter.settings) if costs else _NOBODY
+            decision = await spend(limiter, costs, identity)
+            if decision is not None and not decision.allowed:
+                from ratelimit_mcp.errors import MCPRateLimitExceeded
+
+                raise MCPRateLimitExceeded(decision, self._error_code)
+            with spent(costs, identity):
+                result = await proceed()
+            if self._listings.awaits(call.method):
+                self._listings.heard(call.method, result)
+            return result
+
+
+@contextmanager
+def _seen(ctx: Any, caller: Caller | None) -> Iterator[None]:
+    """Within it, the server's tools see the request and the caller as the middleware does."""
+    scope_token = mcp_scope.set(current_scope(ctx))
+    caller_token = current_caller.set(caller or current_caller.get())
+    try:
+        yield
+    finally:
+        current_caller.reset(caller_token)
+        mcp_scope.reset(scope_token)
+
+
+def _mcp_error(refusal: RefusalError) -> Exception:
+    from mcp.shared.exceptions import MCPError
+
+    return MCPError(refusal.code, str(refusal))

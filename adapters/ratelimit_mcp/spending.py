@@ -1,0 +1,69 @@
+"""Spending what a request costs, and nothing twice where limits stand one within another.
+
+Rules:
+- What a request has spent is known to whatever answers it: the server's own middleware, a decorated tool.
+- It is the same budget if rule, group and caller are the same, whatever it costs in either place: the outer one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+from ratelimit import Call, Decision, Identity, Limiter
+from ratelimit_mcp.limit import Budget
+from ratelimit_mcp.limits import Cost
+
+Place: TypeAlias = tuple[Any, ...]
+
+_spent: ContextVar[frozenset[Place]] = ContextVar("mcp_spent", default=frozenset())
+
+
+async def spend(limiter: Limiter, costs: Sequence[Cost], identity: Identity) -> Decision | None:
+    """The decision on everything that the request has yet to spend, None if nothing is counted. At most one round trip."""
+    known = _spent.get()
+    if known:
+        costs = [cost for cost in costs if _place(cost.budget, identity) not in known]
+    if not costs:
+        return None
+    policies = limiter.policies
+    if len(costs) == 1:
+        rule, caller, group, units, key, _ = _call(costs[0], identity, policies)
+        decision = await limiter.acheck(rule, caller, key=key, group=group, cost=units, protocol="mcp")
+    else:
+        decision = await limiter.acheck_many([_call(cost, identity, policies) for cost in costs], protocol="mcp")
+    return decision if decision.counted else None
+
+
+@contextmanager
+def spent(costs: Sequence[Cost], identity: Identity) -> Iterator[None]:
+    """Within it, `costs` have been spent."""
+    if not costs:
+        yield
+        return
+    token = _spent.set(_spent.get() | {_place(cost.budget, identity) for cost in costs})
+    try:
+        yield
+    finally:
+        _spent.reset(token)
+
+
+def is_spent(budget: Budget, identity: Identity) -> bool:
+    """Whether the request that is being answered has spent from the caller's `budget`."""
+    known = _spent.get()
+    return bool(known) and _place(budget, identity) in known
+
+
+def _place(budget: Budget, identity: Identity) -> Place:
+    if budget.by_rules:  # which say themselves who is counted; the caller's attributes may be those of the call
+        return budget, identity
+    return budget.rule, budget.group, identity.key(budget.key)
+
+
+def _call(cost: Cost, identity: Identity, policies: Any) -> Call:
+    if cost.kind is not None:
+        identity = identity.having(**cost.kind.attributes())
+    budget = cost.budget
+    return Call(budget.rule, identity, budget.group, cost.affordable(policies), budget.key)
