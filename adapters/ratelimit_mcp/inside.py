@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-from ratelimit import Identity, Limiter, get_limiter
+from ratelimit import Decision, Identity, Limiter, get_limiter
 from ratelimit_mcp.answer import ERROR_CODE, valid_error_code
 from ratelimit_mcp.caller import Caller, current_caller, mcp_identity, valid_caller
 from ratelimit_mcp.calls import RpcCall
@@ -57,14 +58,32 @@ class ServerLimits:
             identity = mcp_identity(ctx, settings=limiter.settings) if costs else _NOBODY
             decision = await spend(limiter, costs, identity)
             if decision is not None and not decision.allowed:
-                from ratelimit_mcp.errors import MCPRateLimitExceeded
-
-                raise MCPRateLimitExceeded(decision, self._error_code)
-            with spent(costs, identity):
+                raise self._denial(decision, call)
+            with spent(costs, identity), _within():
                 result = await proceed()
             if self._listings.awaits(call.method):
                 self._listings.heard(call.method, result)
             return result
+
+    def _denial(self, decision: Decision, call: RpcCall) -> Exception:
+        from ratelimit_mcp.errors import MCPRateLimitExceeded, exceeded
+
+        # FastMCP shows what a mounted server raises as the failure of its own tool; that it takes for a failure.
+        told = exceeded if _nested.get() and call.method == "tools/call" else MCPRateLimitExceeded
+        return told(decision, self._error_code)
+
+
+_nested: ContextVar[bool] = ContextVar("mcp_nested", default=False)
+"""Whether a call is made by what answers another one: a mounted server, a tool that calls tools."""
+
+
+@contextmanager
+def _within() -> Iterator[None]:
+    token = _nested.set(True)
+    try:
+        yield
+    finally:
+        _nested.reset(token)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ pytest.importorskip("mcp")
 pytest.importorskip("fastmcp")
 
 import fastmcp
+import httpx2
 from mcp import MCPError
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -21,7 +22,18 @@ from starlette.routing import Mount
 from ratelimit import Limiter
 from ratelimit.testing import FakeClock
 from ratelimit_mcp import MCPRateLimit
-from tests.mcp.served import APPS, MODES, Journal, connected, fastmcp_app, outcome, outcomes, sdk_app, serve
+from tests.mcp.served import (
+    APPS,
+    MODES,
+    Journal,
+    connected,
+    fastmcp_app,
+    modern_call,
+    outcome,
+    outcomes,
+    sdk_app,
+    serve,
+)
 
 every_app = pytest.mark.parametrize("make_app", APPS.values(), ids=APPS)
 every_mode = pytest.mark.parametrize("mode", MODES)
@@ -153,3 +165,45 @@ async def test_an_answer_that_streams_passes_through(mode: str, limiter: Limiter
         result = await client.call_tool("count", progress_callback=progress)
         assert result.content[0].text == "done"  # type: ignore[union-attr]
     assert steps == [0, 1, 2]
+
+
+# The headers of 2026-07-28
+
+
+@every_app
+async def test_clients_of_the_newest_protocol_are_limited_by_their_headers(make_app: Any, limiter: Limiter) -> None:
+    wrapped = MCPRateLimit(make_app(), tools={"search": "3/m"}, global_limit="4/m", trust_headers=True, max_body=1)
+    async with serve(wrapped) as url, connected(url, "2026-07-28") as (client, _):
+        assert await outcomes(client, 4) == ["answered"] * 3 + ["denied"]
+        assert await outcomes(client, 2, "other") == ["answered", "denied"]
+
+
+@every_app
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"mcp-name": "other"},
+        {"mcp-method": "ping"},
+        {"mcp-method": "tools/list"},
+        {"mcp-method": "server/discover", "mcp-name": ""},
+        {"mcp-name": "=?base64?b3RoZXI=?="},
+    ],
+    ids=str,
+)
+async def test_the_servers_refuse_headers_that_differ_from_the_body(
+    make_app: Any, headers: Any, limiter: Limiter
+) -> None:
+    """Which is what `trust_headers` stands on."""
+    wrapped = MCPRateLimit(make_app(), tools={"search": "0/m"}, trust_headers=True)
+    async with serve(wrapped) as url, httpx2.AsyncClient() as http:
+        lied = await http.post(url, **modern_call(**headers))
+        honest = await http.post(url, **modern_call())
+    assert (lied.status_code, lied.json()["error"]["code"]) == (400, -32020)
+    assert (honest.status_code, honest.json()["id"]) == (429, 9)
+
+
+@every_app
+async def test_an_older_client_is_limited_by_its_body(make_app: Any, limiter: Limiter) -> None:
+    wrapped = MCPRateLimit(make_app(), tools={"search": "2/m"}, trust_headers=True)
+    async with serve(wrapped) as url, connected(url, "legacy") as (client, _):
+        assert await outcomes(client, 3) == ["answered"] * 2 + ["denied"]
