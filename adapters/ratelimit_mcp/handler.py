@@ -14,7 +14,7 @@ from ratelimit_mcp.answer import ERROR_CODE, valid_error_code
 from ratelimit_mcp.caller import mcp_identity
 from ratelimit_mcp.context import context_in
 from ratelimit_mcp.limit import Budget
-from ratelimit_mcp.registered import warn_if_registered
+from ratelimit_mcp.registered import LIMITED, warn_if_registered
 from ratelimit_mcp.spending import is_spent
 
 Tool = TypeVar("Tool", bound=Callable[..., Any])
@@ -71,7 +71,7 @@ def mcp_ratelimit(
     error_code: int = ERROR_CODE,
     limiter: Limiter | None = None,
 ) -> Callable[[Tool], Tool]:
-    """Decorates a tool's function, sync or async, under the server's own decorator. (Prompts and resources, too.)
+    """Decorates a tool's function, sync or async, under the server's own decorator.
 
     A denied call raises `MCPRateLimitExceeded` and the function does not run. A category, a `Rule` and a `Policy` count
     wherever they are named; a rate counts for this tool alone (under `tool`, else the function's module and name).
@@ -109,7 +109,9 @@ def mcp_ratelimit(
                 _raise_if_denied(guard.check(identity, group, name, args, kwargs), code)
             return function(*args, **kwargs)
 
-        return limited_async if iscoroutinefunction(function) else limited  # type: ignore[return-value]
+        made: Any = limited_async if iscoroutinefunction(function) else limited
+        setattr(made, LIMITED, True)
+        return made  # type: ignore[no-any-return]
 
     return decorate
 

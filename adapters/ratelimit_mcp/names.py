@@ -47,9 +47,14 @@ class NameMap(Generic[Value]):
         return None
 
     def without(self, names: Iterable[str]) -> list[str]:
-        """The keys that mean none of `names`."""
+        """The keys that mean none of `names`, which may be templates of URIs."""
         known = list(names)
-        return [key for key in self.keys if not any(pattern_of(key, uris=self._uris).fullmatch(name) for name in known)]
+        return [key for key in self.keys if not any(self._meet(key, name) for name in known)]
+
+    def _meet(self, key: str, name: str) -> bool:
+        if pattern_of(key, uris=self._uris).fullmatch(name):
+            return True
+        return self._uris and pattern_of(name, uris=True).fullmatch(key) is not None
 
 
 class OtherName(str):

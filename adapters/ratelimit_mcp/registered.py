@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
+
+LIMITED: Final = "__mcp_ratelimit__"
+"""What a limited function is known by."""
 
 
 def warn_if_registered(function: Callable[..., Any]) -> None:
@@ -16,7 +19,7 @@ def warn_if_registered(function: Callable[..., Any]) -> None:
     """
     frame = sys._getframe(2)  # who decorates
     for server in _servers([*frame.f_locals.values(), *frame.f_globals.values()]):
-        if any(held is function for held in _functions(server)):
+        if any(_is(held, function) for held in _functions(server)):
             warnings.warn(
                 f"mcp_ratelimit stands above the server's own decorator of {function.__qualname__}, which has taken the "
                 "function without the limit; put it below, next to the function",
@@ -39,3 +42,8 @@ def _functions(server: Any) -> Iterator[Any]:
     for owner, held in (*managers, *resources, ("_local_provider", "_components")):
         for item in list(getattr(getattr(server, owner, None), held, {}).values()):
             yield getattr(item, "fn", None)
+
+
+def _is(held: Any, function: Any) -> bool:
+    """Whether a server holds the function, or its own wrapper around it; a limited one is in order."""
+    return held is function or (getattr(held, "__wrapped__", None) is function and not hasattr(held, LIMITED))

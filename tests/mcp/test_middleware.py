@@ -227,14 +227,6 @@ async def test_what_only_the_middleware_limits_is_counted_within_the_wrapper(kin
     assert limiter.peek(Rate.parse("9/m"), "global", group="mcp:other").remaining == 7
 
 
-@every_kind
-async def test_a_batch_that_the_wrapper_counted_is_not_counted_call_by_call(kind: str, limiter: Limiter) -> None:
-    limits: Any = {"tools": {"search": "4/m"}, "global_limit": "9/m"}
-    wrapped = MCPRateLimit(http_app(make_server(kind, **limits)), **limits)
-    async with serve(wrapped) as url, connected(url, "legacy") as (client, _):
-        assert await outcomes(client, 5) == ["answered"] * 4 + ["denied"]
-
-
 async def test_the_decorator_counts_what_costs_more_or_is_for_another_caller(limiter: Limiter) -> None:
     server = make_server("sdk", tools={"a": "AI_QUERY", "b": "AI_QUERY", "c": "AI_QUERY"}, global_limit=None)
     server.tool("a")(mcp_ratelimit("AI_QUERY", cost=5)(who_else))
