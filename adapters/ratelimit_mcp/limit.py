@@ -106,11 +106,11 @@ class Counted(NamedTuple):
         try:
             units: object = self.cost(call.name or "", arguments)
         except Exception as error:
-            logger.warning("the cost of %s %r cannot be told: %s", call.method, call.name, type(error).__name__)
+            logger.warning("the cost of %s %.80r cannot be told: %s", call.method, call.name, type(error).__name__)
             logger.debug("what its function raised", exc_info=True)
             raise _unknown_cost(call) from error
         if type(units) is not int or units < 0:
-            logger.warning("the cost of %s %r is no whole number >= 0: %.80r", call.method, call.name, units)
+            logger.warning("the cost of %s %.80r is no whole number >= 0: %.80r", call.method, call.name, units)
             raise _unknown_cost(call)
         return min(units, MAX_LIMIT)
 

@@ -56,7 +56,7 @@ class Cost(NamedTuple):
 
     def affordable(self, policies: Mapping[str, Policy]) -> int:
         """The units, at most as many as a rule's own cost may be multiplied by."""
-        if self.units < 1_000_000 or not self.budget.by_rules:
+        if self.units == 1 or not self.budget.by_rules:
             return self.units
         return min(self.units, MAX_LIMIT // max((rule.cost or 1 for rule in self.budget.rules(policies)), default=1))
 
@@ -83,8 +83,12 @@ class Limits:
         self._methods = NameMap(_read("methods", methods, "mcp-method", cap))
         for method in self._methods.keys:
             _check_method("methods", method)
-        self._known = {named: Known(map_.keys) for named, map_ in self.maps.items() if named != "resource"}
-        self._known["method"] = Known((*self._methods.keys, *KINDS))
+        self._known = {
+            "tool": Known(self.maps["tool"].keys),
+            "prompt": Known(self.maps["prompt"].keys),
+            "resource": Known(None),
+            "method": Known((*self._methods.keys, *KINDS)),
+        }
         patterns = (*NEVER_COUNTED, *_patterns(exempt))
         self._exempt = frozenset(patterns)
         self._exempt_prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("/*"))
@@ -120,9 +124,9 @@ class Limits:
         return found
 
     def _counted(self, call: RpcCall) -> Iterator[Counted]:
-        """The limits in the maps that mean `call`. One that names an exempt method means it all the same."""
+        """The limits in the maps that mean `call`, whether or not its method counts against the cap."""
         named = KINDS.get(call.method)
-        if named is not None and call.name is not None and not self._is_exempt(call.method):
+        if named is not None and call.name is not None:
             counted = self.maps[named].find(call.name)
             if counted is not None:
                 yield counted
@@ -135,8 +139,7 @@ class Limits:
         method, named = self._known["method"].shown(call.method), KINDS.get(call.method)
         if named is None or call.name is None:
             return Kind(method)
-        known = self._known.get(named)
-        return Kind(method, named, call.name if known is None else known.shown(call.name))
+        return Kind(method, named, self._known[named].shown(call.name))
 
     def _is_exempt(self, method: str) -> bool:
         return method in self._exempt or method.startswith(self._exempt_prefixes)

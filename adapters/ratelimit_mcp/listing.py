@@ -61,12 +61,14 @@ class Listings:
         return method in self._open
 
     def heard(self, method: str, result: object) -> None:
-        """Compares the maps with a list that the server gave. One of several pages tells nothing."""
+        """Compares the maps with a list that the server gave, unless it gives it in pages: one alone tells nothing."""
         member, kind = _LISTED[method]
         items = result.get(member) if isinstance(result, Mapping) else result
-        if not isinstance(items, (list, tuple)) or (isinstance(result, Mapping) and result.get("nextCursor")):
+        if not isinstance(items, (list, tuple)):
             return
         self._open.discard(method)
+        if isinstance(result, Mapping) and result.get("nextCursor"):
+            return
         for mistake in _mistakes(self._limits, kind, map(_name, items)):
             logger.warning("%s; its limit limits nothing", mistake)
 

@@ -2,8 +2,10 @@
 
 Rules:
 - An exact name comes before a pattern, of two patterns the one with more letters of its own, then the first in the map.
-- `*` stands for any text. In a resource's URI `{name}` does so within one segment, as in the template it is read by.
+- `*` stands for any text. In a resource's URI `{name}` does so within one segment, as in the template it is read by;
+  behind a `*` it stands for any text, too.
 - A URI is compared as it came and percent-decoded, with and without query and fragment, as servers match templates.
+- However long a name is, and whatever is in it: finding its pattern takes time in proportion to its length.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ Value = TypeVar("Value")
 
 MAX_NAMES: Final = 1000
 """Different names of one kind that are told apart where rules count by them, besides those in a map."""
+LONGEST_NAME: Final = 200
+"""Characters of a name that is told apart; MCP has tools of 128."""
+LONGEST_URI: Final = 2000
 
 _SPECIAL: Final = re.compile(r"(\*|\{[^{}]*\})")
 _QUERY: Final = re.compile(r"\{[?&][^{}]*\}")
@@ -72,17 +77,20 @@ class OtherName(str):
 class Known:
     """The names of one kind that are told apart: those of a map, and the first `MAX_NAMES` others that are seen.
 
-    Clients may call tools that do not exist. None of them gets ever new budgets by that.
+    Clients may call tools that do not exist. None of them gets ever new budgets by that. With None for `names` any that
+    are not overlong are told apart.
     """
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self._names = set(names)
-        self._most = len(self._names) + MAX_NAMES
+    def __init__(self, names: Iterable[str] | None) -> None:
+        self._names = None if names is None else set(names)
+        self._most = len(self._names or ()) + MAX_NAMES
 
     def shown(self, name: str) -> str:
         """`name` as rules see it."""
+        if self._names is None:
+            return OtherName(name) if len(name) > LONGEST_URI else name
         if name not in self._names:
-            if len(self._names) >= self._most:
+            if len(self._names) >= self._most or len(name) > LONGEST_NAME:
                 return OtherName(name)
             self._names.add(name)
         return name
@@ -90,15 +98,37 @@ class Known:
 
 def pattern_of(name: str, *, uris: bool = False) -> re.Pattern[str]:
     """What a key means, as an expression for a whole name."""
-    parts = _SPECIAL.split(_QUERY.sub("", name) if uris else name)
-    text = "".join(_part(part, uris) if n % 2 else re.escape(part) for n, part in enumerate(parts))
+    first, *parts = _parts(_QUERY.sub("", name), uris) if uris else _parts(name, uris)
+    text, wild = re.escape(first), ""
+    for n in range(0, len(parts), 2):
+        # Behind any text, a text within a segment could begin anywhere: to try all would take too long.
+        wild = ".*" if wild == ".*" else parts[n]
+        literal, last = re.escape(parts[n + 1]), n + 2 == len(parts)
+        # Of several places where a literal could be, the first one will do: the next wildcard takes what is left.
+        if last:
+            text += wild + literal
+        elif literal:
+            text += f"(?>{wild}?{literal})"
     # A query or a fragment makes no other resource, and a "$" in a server's own pattern lets a line end through.
     return re.compile(text + (r"(?:[?#].*)?\n?" if uris else ""), re.DOTALL)
 
 
-def _part(special: str, uris: bool) -> str:
+def _parts(name: str, uris: bool) -> list[str]:
+    """A literal, then a wildcard and a literal, and so on."""
+    found = [""]
+    for n, part in enumerate(_SPECIAL.split(name)):
+        wild = _wildcard(part, uris) if n % 2 else None
+        if wild is None:
+            found[-1] += part
+        else:
+            found += [wild, ""]
+    return found
+
+
+def _wildcard(special: str, uris: bool) -> str | None:
+    """What `*` or an expression in braces stands for, None where it stands for itself."""
     if special == "*":
         return ".*"
     if not uris:
-        return re.escape(special)
+        return None
     return "[^/]*" if special[1:2].isalnum() and not special.endswith("*}") else ".*"

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from ratelimit import Call, Decision, Identity, Limiter
 from ratelimit_mcp.limit import Budget
-from ratelimit_mcp.limits import Cost
+from ratelimit_mcp.limits import Cost, Kind
 
 Place: TypeAlias = tuple[Any, ...]
 
@@ -25,7 +25,7 @@ async def spend(limiter: Limiter, costs: Sequence[Cost], identity: Identity) -> 
     """The decision on everything that the request has yet to spend, None if nothing is counted. At most one round trip."""
     known = _spent.get()
     if known:
-        costs = [cost for cost in costs if _place(cost.budget, identity) not in known]
+        costs = [cost for cost in costs if _place(cost.budget, identity, cost.kind) not in known]
     if not costs:
         return None
     policies = limiter.policies
@@ -43,22 +43,22 @@ def spent(costs: Sequence[Cost], identity: Identity) -> Iterator[None]:
     if not costs:
         yield
         return
-    token = _spent.set(_spent.get() | {_place(cost.budget, identity) for cost in costs})
+    token = _spent.set(_spent.get() | {_place(cost.budget, identity, cost.kind) for cost in costs})
     try:
         yield
     finally:
         _spent.reset(token)
 
 
-def is_spent(budget: Budget, identity: Identity) -> bool:
-    """Whether the request that is being answered has spent from the caller's `budget`."""
+def is_spent(budget: Budget, identity: Identity, tool: str) -> bool:
+    """Whether the request that is being answered has spent from the caller's `budget`, by rules for calling `tool`."""
     known = _spent.get()
-    return bool(known) and _place(budget, identity) in known
+    return bool(known) and _place(budget, identity, Kind("tools/call", "tool", tool)) in known
 
 
-def _place(budget: Budget, identity: Identity) -> Place:
-    if budget.by_rules:  # which say themselves who is counted; the caller's attributes may be those of the call
-        return budget, identity
+def _place(budget: Budget, identity: Identity, kind: Kind | None) -> Place:
+    if budget.by_rules:  # which say themselves who is counted, and may look at the kind of call
+        return budget, identity, kind
     return budget.rule, budget.group, identity.key(budget.key)
 
 

@@ -59,6 +59,10 @@ class MCPRateLimit:
     ) -> None:
         if type(max_body) is not int or max_body < 1:
             raise ConfigurationError(f"max_body {max_body!r}: use a whole number of bytes, 1 or more")
+        if type(trust_headers) is not bool:
+            raise ConfigurationError(
+                f"trust_headers {trust_headers!r}: True only for an application that compares them"
+            )
         self.app = app
         self._limits = Limits(tools, global_limit, exempt, resources=resources, prompts=prompts, methods=methods)
         self._listings = Listings(self._limits)

@@ -168,8 +168,62 @@ async def test_methods_that_clients_make_up_are_bounded_alike(limiter: Limiter) 
         ({"global_limit": Limit("9/m", cost=2)}, "global_limit: cost 2"),
         ({"paths": ["mcp"]}, "'mcp'"),
         ({"paths": []}, "paths: name at least one"),
+        ({"trust_headers": "no"}, "trust_headers 'no'"),
     ],
 )
 def test_mistakes_are_told_when_the_wrapper_is_made(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         MCPRateLimit(ToolRunner(), **options)
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "uris", "found"),
+    [
+        ("*a*b*c*d", "abcabc" * 100_000, False, None),
+        ("*a*b*c*d", "abcabc" * 100_000 + "d", False, 1),
+        ("x://{a}-{b}-{c}-{d}/end", "x://" + "-" * 600_000, True, None),
+        ("x://{a}-{b}-{c}-{d}/end", "x://" + "-" * 600_000 + "/end", True, 1),
+        ("x://*-{b}-{c}/end", "x://" + "-/" * 300_000, True, None),
+        ("x://*?*#*", "x://" + "?#" * 300_000, True, 1),
+    ],
+)
+def test_no_name_makes_the_search_long(key: str, name: str, uris: bool, found: int | None) -> None:
+    assert NameMap({key: 1}, uris=uris).find(name) == found
+
+
+@pytest.mark.parametrize(
+    ("key", "names", "others"),
+    [
+        ("{a}x{b}/end", ["1xx2/end", "x/end", "1x/end"], ["12/end", "1x2/3/end"]),
+        ("{a}x/{b}", ["1xx/2", "x/"], ["1/x/2", "1/2"]),
+        ("{a}/*/z", ["1/2/z", "1/2/3/z"], ["1/z", "1/2/y"]),
+        ("*x{b}y", ["x/x1y", "xy", "x/y"], ["xz"]),
+        ("{a}{b}c", ["c", "xyc"], ["x/c"]),
+        ("{a}", ["", "x", "x?y/z"], ["x/y"]),
+    ],
+)
+def test_wildcards_in_a_row_find_what_they_mean(key: str, names: list[str], others: list[str]) -> None:
+    found = NameMap({key: 1}, uris=True)
+    assert [found.find(name) for name in names] == [1] * len(names)
+    assert [found.find(name) for name in others] == [None] * len(others)
+
+
+async def test_overlong_names_count_as_one(limiter: Limiter) -> None:
+    store = MemoryStore()
+    rules = Policy(Rule("tools", "5/m", by=("ip", "tool")), Rule("uris", "5/m", by=("ip", "resource")))
+    with isolated(store):
+        wrapped = MCPRateLimit(ToolRunner(), global_limit=rules)
+        assert [await statuses(wrapped, 1, tool_call(str(n) * 201)) for n in range(6)] == [[200]] * 5 + [[429]]
+    assert len(store) == 2
+    with isolated(store := MemoryStore()):
+        wrapped = MCPRateLimit(ToolRunner(), global_limit=rules["uris"])
+        assert [await statuses(wrapped, 1, read(str(n) * 2001)) for n in range(6)] == [[200]] * 5 + [[429]]
+        assert [await statuses(wrapped, 1, read(str(n) * 2000)) for n in range(6)] == [[200]] * 6
+    assert len(store) == 7
+
+
+async def test_a_limit_by_name_holds_where_its_method_is_exempt_from_the_cap(limiter: Limiter) -> None:
+    wrapped = MCPRateLimit(ToolRunner(), prompts={"write": "1/m"}, exempt=["prompts/*"], global_limit="1/m")
+    assert await statuses(wrapped, 2, prompt("write")) == [200, 429]
+    assert await statuses(wrapped, 3, prompt("other")) == [200] * 3
+    assert await statuses(wrapped, 2) == [200, 429]

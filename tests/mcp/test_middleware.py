@@ -247,6 +247,23 @@ async def test_the_next_request_counts_anew(kind: str, limiter: Limiter) -> None
         assert limiter.peek(Rate.parse("9/m"), "stdio", group="mcp").remaining == 6
 
 
+async def test_a_tool_that_calls_tools_spends_from_theirs_and_from_the_cap_once(limiter: Limiter) -> None:
+    tools = Rule("tools", "2/m", by=("user_or_ip", "tool"))
+    server = make_server("fastmcp", tools={"search": tools, "outer": tools, "fetch": "9/m"})
+
+    @server.tool  # type: ignore[untyped-decorator]
+    async def outer() -> str:
+        await server.call_tool("search")
+        await server.call_tool("fetch")
+        return "done"
+
+    async with fastmcp.Client(server) as client:
+        assert await outcomes(client, 2, "outer") == ["answered", "answered"]
+        assert await outcomes(client, 1) == ["denied"]
+    assert limiter.peek("MCP_GLOBAL", "stdio").remaining == 98
+    assert limiter.peek(Rate.parse("9/m"), "stdio", group="mcp:fetch").remaining == 7
+
+
 # Callers
 
 

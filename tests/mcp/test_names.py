@@ -134,6 +134,18 @@ async def test_a_list_in_pieces_passes_piece_by_piece_and_is_read(limiter: Limit
     assert said() == [TYPO, TYPO]
 
 
+async def test_a_list_in_pages_is_not_compared(limiter: Limiter, said: Any) -> None:
+    pages = [{"tools": [{"name": "search"}], "nextCursor": "2"}, {"tools": [{"name": "fetch"}]}]
+    left = [json.dumps({"jsonrpc": "2.0", "id": 1, "result": page}).encode() for page in pages]
+
+    async def app(*given: Any) -> None:
+        await answering(left.pop(0))(*given)
+
+    wrapped = MCPRateLimit(app, tools={"search": "5/m"})
+    assert await statuses(wrapped, 2, tool_call(method="tools/list")) == [200, 200]
+    assert said() == []
+
+
 async def test_a_list_without_end_is_not_kept(limiter: Limiter, said: Any) -> None:
     wrapped = MCPRateLimit(answering(*[b" " * 500_000] * 5), tools={"serch": "5/m"})
     assert await statuses(wrapped, 1, tool_call(method="tools/list")) == [200]
