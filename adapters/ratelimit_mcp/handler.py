@@ -98,14 +98,14 @@ def mcp_ratelimit(
         @wraps(function)
         async def limited_async(*args: Any, **kwargs: Any) -> Any:
             identity = _caller(guard, args, kwargs)
-            if budget is None or not is_spent(budget, identity, name):
+            if budget is None or not is_spent(guard.limiter, budget, identity, name):
                 _raise_if_denied(await guard.acheck(identity, group, name, args, kwargs), code)
             return await function(*args, **kwargs)
 
         @wraps(function)
         def limited(*args: Any, **kwargs: Any) -> Any:
             identity = _caller(guard, args, kwargs)
-            if budget is None or not is_spent(budget, identity, name):
+            if budget is None or not is_spent(guard.limiter, budget, identity, name):
                 _raise_if_denied(guard.check(identity, group, name, args, kwargs), code)
             return function(*args, **kwargs)
 

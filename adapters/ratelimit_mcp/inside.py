@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypedDict
 
 from ratelimit import Decision, Identity, Limiter, get_limiter
 from ratelimit_mcp.answer import ERROR_CODE, valid_error_code
@@ -13,31 +13,40 @@ from ratelimit_mcp.caller import Caller, current_caller, mcp_identity, valid_cal
 from ratelimit_mcp.calls import RpcCall
 from ratelimit_mcp.context import current_scope, mcp_scope
 from ratelimit_mcp.limit import LimitLike
-from ratelimit_mcp.limits import DEFAULT_EXEMPT, Limits
+from ratelimit_mcp.limits import Limits
 from ratelimit_mcp.listing import Listings
 from ratelimit_mcp.refusal import RefusalError
-from ratelimit_mcp.spending import spend, spent
+from ratelimit_mcp.spending import Spending
 
 _NOBODY = Identity()
 
 
+class ServerOptions(TypedDict, total=False):
+    """What `MCPRateLimit` takes too, with the same meaning and the same defaults."""
+
+    tools: Mapping[str, LimitLike] | None
+    resources: Mapping[str, LimitLike] | None
+    prompts: Mapping[str, LimitLike] | None
+    methods: Mapping[str, LimitLike] | None
+    global_limit: LimitLike | None
+    limiter: Limiter | None
+    caller: Caller | None
+    error_code: int
+    exempt: Iterable[str]
+
+
 class ServerLimits:
-    """What the middleware of the SDK and that of FastMCP have in common. Arguments as in `MCPMiddleware`."""
+    """What the middleware of the SDK and that of FastMCP have in common."""
 
     def __init__(
         self,
         *,
-        tools: Mapping[str, LimitLike] | None = None,
-        resources: Mapping[str, LimitLike] | None = None,
-        prompts: Mapping[str, LimitLike] | None = None,
-        methods: Mapping[str, LimitLike] | None = None,
-        global_limit: LimitLike | None = "MCP_GLOBAL",
         limiter: Limiter | None = None,
         caller: Caller | None = None,
         error_code: int = ERROR_CODE,
-        exempt: Iterable[str] = DEFAULT_EXEMPT,
+        **limits: Any,
     ) -> None:
-        self._limits = Limits(tools, global_limit, exempt, resources=resources, prompts=prompts, methods=methods)
+        self._limits = Limits(**limits)
         self._listings = Listings(self._limits)
         self._limiter = limiter
         self._caller = valid_caller(caller)
@@ -56,10 +65,11 @@ class ServerLimits:
             except RefusalError as refusal:
                 raise _mcp_error(refusal) from None
             identity = mcp_identity(ctx, settings=limiter.settings) if costs else _NOBODY
-            decision = await spend(limiter, costs, identity)
+            spending = Spending(limiter, costs, identity)
+            decision = await spending.decide()
             if decision is not None and not decision.allowed:
                 raise self._denial(decision, call)
-            with spent(costs, identity), _within():
+            with spending.done(), _within():
                 result = await proceed()
             if self._listings.awaits(call.method):
                 self._listings.heard(call.method, result)

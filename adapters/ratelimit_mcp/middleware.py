@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Unpack
 
-from ratelimit import Limiter, RateLimitExceeded
-from ratelimit_mcp.answer import ERROR_CODE, denial_data, denial_text
-from ratelimit_mcp.caller import Caller
+from ratelimit import RateLimitExceeded
+from ratelimit_mcp.answer import denial_data, denial_text
 from ratelimit_mcp.calls import call_of
-from ratelimit_mcp.inside import ServerLimits
-from ratelimit_mcp.limit import LimitLike
-from ratelimit_mcp.limits import DEFAULT_EXEMPT
+from ratelimit_mcp.inside import ServerLimits, ServerOptions
 
 
 class MCPMiddleware:
@@ -23,31 +20,8 @@ class MCPMiddleware:
     server has counted is not counted again. Bad arguments are a `ConfigurationError`.
     """
 
-    def __init__(
-        self,
-        *,
-        tools: Mapping[str, LimitLike] | None = None,
-        resources: Mapping[str, LimitLike] | None = None,
-        prompts: Mapping[str, LimitLike] | None = None,
-        methods: Mapping[str, LimitLike] | None = None,
-        global_limit: LimitLike | None = "MCP_GLOBAL",
-        limiter: Limiter | None = None,
-        caller: Caller | None = None,
-        error_code: int = ERROR_CODE,
-        exempt: Iterable[str] = DEFAULT_EXEMPT,
-        as_result: bool = False,
-    ) -> None:
-        self._limits = ServerLimits(
-            tools=tools,
-            resources=resources,
-            prompts=prompts,
-            methods=methods,
-            global_limit=global_limit,
-            limiter=limiter,
-            caller=caller,
-            error_code=error_code,
-            exempt=exempt,
-        )
+    def __init__(self, *, as_result: bool = False, **options: Unpack[ServerOptions]) -> None:
+        self._limits = ServerLimits(**options)
         self._as_result = as_result
 
     async def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:

@@ -18,7 +18,7 @@ from ratelimit_mcp.limits import DEFAULT_EXEMPT, Cost, Limits
 from ratelimit_mcp.listing import Listings
 from ratelimit_mcp.refusal import RefusalError
 from ratelimit_mcp.routing import routed_call
-from ratelimit_mcp.spending import spend, spent
+from ratelimit_mcp.spending import Spending
 
 MAX_BODY = 1_000_000
 """Bytes of a request's body that are held in memory to look at."""
@@ -107,48 +107,43 @@ class MCPRateLimit:
             await refuse(send, refusal)
             return
         receive = replayed(raw, receive)
-        limiter = self._limiter or get_limiter()
-        identity = identify(scope, limiter.settings, self._caller) if costs else _NOBODY
-        decision = await spend(limiter, costs, identity)
+        spending = self._spending(costs, scope)
+        decision = await spending.decide()
         if decision is None or decision.allowed:
             method = body.calls[0].method if len(body.calls) == 1 else ""
-            await self._allowed(decision, costs, identity, method, scope, receive, send)
+            await self._allowed(spending, decision, method, scope, receive, send)
         else:
-            await self._denied(decision, body, limiter, send)
+            await self._denied(spending, decision, body, send)
 
     async def _by_headers(self, call: RpcCall, scope: Scope, receive: Receive, send: Send) -> None:
         """`_limited` for a call that is known without its body, which is read only for the id that a denial names."""
-        limiter, costs = self._limiter or get_limiter(), self._limits.costs([call])
-        identity = identify(scope, limiter.settings, self._caller) if costs else _NOBODY
-        decision = await spend(limiter, costs, identity)
+        spending = self._spending(self._limits.costs([call]), scope)
+        decision = await spending.decide()
         if decision is None or decision.allowed:
-            await self._allowed(decision, costs, identity, call.method, scope, receive, send)
+            await self._allowed(spending, decision, call.method, scope, receive, send)
             return
         try:
             body = parse_body(await read_body(scope, receive, self._max_body) or b"")
         except RefusalError:
             body = RpcBody()
-        await self._denied(decision, body, limiter, send)
+        await self._denied(spending, decision, body, send)
+
+    def _spending(self, costs: Sequence[Cost], scope: Scope) -> Spending:
+        limiter = self._limiter or get_limiter()
+        return Spending(limiter, costs, identify(scope, limiter.settings, self._caller) if costs else _NOBODY)
 
     async def _allowed(
-        self,
-        decision: Decision | None,
-        costs: Sequence[Cost],
-        identity: Identity,
-        method: str,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
+        self, spending: Spending, decision: Decision | None, method: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         if decision is not None:
-            send = with_headers(send, raw_headers(decision, (self._limiter or get_limiter()).settings.headers))
+            send = with_headers(send, raw_headers(decision, spending.limiter.settings.headers))
         if self._listings.awaits(method):
             send = self._listings.listening(method, send)
-        with spent(costs, identity):
+        with spending.done():
             await self.app(scope, receive, send)
 
-    async def _denied(self, decision: Decision, body: RpcBody, limiter: Limiter, send: Send) -> None:
-        await send_sized(send, denial_answer(decision, body, self._error_code, limiter.settings))
+    async def _denied(self, spending: Spending, decision: Decision, body: RpcBody, send: Send) -> None:
+        await send_sized(send, denial_answer(decision, body, self._error_code, spending.limiter.settings))
 
 
 _NOBODY = Identity()

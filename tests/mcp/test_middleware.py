@@ -240,6 +240,15 @@ async def test_the_decorator_counts_what_costs_more_or_is_for_another_caller(lim
     assert limiter.peek("AI_QUERY", "ip:127.0.0.1", group="mcp:c").remaining == 19
 
 
+async def test_limits_of_two_limiters_are_two(limiter: Limiter) -> None:
+    other = Limiter()
+    server = make_server("sdk", tools={"a": "AI_QUERY"}, limiter=other)
+    server.tool("a")(mcp_ratelimit("AI_QUERY")(who_else))
+    async with client_of(server, "memory") as client:
+        await outcomes(client, 2, "a")
+    assert (limiter.peek("AI_QUERY", "stdio").remaining, other.peek("AI_QUERY", "stdio").remaining) == (18, 18)
+
+
 @every_kind
 async def test_the_next_request_counts_anew(kind: str, limiter: Limiter) -> None:
     async with client_of(make_server(kind, global_limit="9/m"), "memory-legacy") as client:
