@@ -17,6 +17,7 @@ from mcp.client.stdio import stdio_client
 from ratelimit import ConfigurationError, Identity, Limiter, Policy, Rate, Rule
 from ratelimit.testing import FakeClock
 from ratelimit_mcp import FastMCPMiddleware, Limit, MCPMiddleware, MCPRateLimit, mcp_ratelimit
+from tests.mcp.asgi import tool_call
 from tests.mcp.limited import CARRIERS, KINDS, client_of, filled, http_app, make_server, script
 from tests.mcp.served import connected, modern_call, outcome, outcomes, serve
 
@@ -171,6 +172,23 @@ async def test_a_cost_is_told_from_the_arguments(kind: str, carrier: str, limite
         assert isinstance(unknown, MCPError)
     assert (denied.code, unknown.code) == (429, -32602)
     assert unknown.message == "Invalid params: what this call costs cannot be told"
+
+
+@every_kind
+async def test_over_http_such_a_refusal_has_the_status_that_the_protocol_gives_it(kind: str, limiter: Limiter) -> None:
+    app = http_app(make_server(kind, tools={"search": Limit("9/m", cost=lambda name, arguments: arguments["pages"])}))
+    older = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    async with serve(app) as url, httpx2.AsyncClient() as http:
+        newest = await http.post(url, **modern_call())
+        begun = await http.post(
+            url, json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}, headers=older
+        )
+        session = {**older, "mcp-session-id": begun.headers["mcp-session-id"]}
+        await http.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session)
+        old = await http.post(url, json=tool_call("search", 9), headers=session)
+    assert (newest.status_code, newest.json()["error"]["code"]) == (400, -32602)
+    assert (old.status_code, '"code":-32602' in old.text) == (200, True)
 
 
 @every_kind
