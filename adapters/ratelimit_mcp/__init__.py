@@ -1,26 +1,35 @@
-"""Rate limits for MCP servers: an ASGI wrapper with a limit per tool, and checks for use inside tools.
+"""Rate limits for MCP servers: an ASGI wrapper and middleware with limits by name, and checks for use inside tools.
 
-    app = MCPRateLimit(server.streamable_http_app(), tools={"search": "AI_QUERY", "export": "5/h"})
+    app = MCPRateLimit(server.streamable_http_app(), tools={"search": "AI_QUERY", "export": Limit("5/h", cost=3)})
 
-Importing it needs neither `mcp` nor `fastmcp`; `MCPRateLimitExceeded` (and a denial by `mcp_ratelimit`) needs
-`mcp`.
+Importing it needs neither `mcp` nor `fastmcp`; `MCPRateLimitExceeded` (and a denial inside a server) needs `mcp`,
+`FastMCPMiddleware` needs `fastmcp`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit_mcp.caller import mcp_identity, oauth_subject
 from ratelimit_mcp.context import mcp_scope
 from ratelimit_mcp.handler import check_mcp_rate_limit, check_mcp_rate_limit_sync, mcp_ratelimit
+from ratelimit_mcp.limit import Limit
+from ratelimit_mcp.listing import check_mcp_names
+from ratelimit_mcp.middleware import MCPMiddleware
 from ratelimit_mcp.wrapper import MCPRateLimit
 
 if TYPE_CHECKING:
     from ratelimit_mcp.errors import MCPRateLimitExceeded
+    from ratelimit_mcp.fastmcp_middleware import FastMCPMiddleware
 
 __all__ = [
+    "FastMCPMiddleware",
+    "Limit",
+    "MCPMiddleware",
     "MCPRateLimit",
     "MCPRateLimitExceeded",
+    "check_mcp_names",
     "check_mcp_rate_limit",
     "check_mcp_rate_limit_sync",
     "mcp_identity",
@@ -29,10 +38,10 @@ __all__ = [
     "oauth_subject",
 ]
 
+_LATER: Final = {"MCPRateLimitExceeded": "errors", "FastMCPMiddleware": "fastmcp_middleware"}
+
 
 def __getattr__(name: str) -> Any:
-    if name != "MCPRateLimitExceeded":
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ratelimit_mcp.errors import MCPRateLimitExceeded
-
-    return MCPRateLimitExceeded
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

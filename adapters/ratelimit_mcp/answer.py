@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ratelimit import ConfigurationError, Decision
+from ratelimit.answers import Answer, replacement
+from ratelimit.asgi import Send, send_answer
 from ratelimit.headers import error_body
-from ratelimit_mcp.asgi import Message, Send
+from ratelimit.settings import Settings
 from ratelimit_mcp.calls import RequestId, RpcBody
 from ratelimit_mcp.refusal import RefusalError
 
@@ -29,16 +31,24 @@ def valid_error_code(code: int) -> int:
 
 def denial_error(decision: Decision, code: int) -> dict[str, Any]:
     """The JSON-RPC error of a denial. Both waits in its `data` are null when waiting will not help."""
+    return {"code": code, "message": decision.exceeded_message(), "data": denial_data(decision)}
+
+
+def denial_data(decision: Decision) -> dict[str, Any]:
+    """What a client's code may want to know of a denial."""
     return {
-        "code": code,
-        "message": decision.exceeded_message(),
-        "data": {
-            "retry_after": decision.retry_after_seconds,
-            "retry_after_ms": error_body(decision)["error"]["details"]["retry_after_ms"],
-            "limit": decision.limit,
-            "rule": decision.rule,
-        },
+        "retry_after": decision.retry_after_seconds,
+        "retry_after_ms": error_body(decision)["error"]["details"]["retry_after_ms"],
+        "limit": decision.limit,
+        "rule": decision.rule,
     }
+
+
+def denial_text(decision: Decision) -> str:
+    """A denial in words for a model, the wait included."""
+    wait = decision.retry_after_seconds
+    message = decision.exceeded_message()
+    return f"{message} Retrying will not help." if wait is None else f"{message} Retry after {wait} seconds."
 
 
 def denial_body(body: RpcBody, error: dict[str, Any]) -> Any:
@@ -52,36 +62,37 @@ def denial_body(body: RpcBody, error: dict[str, Any]) -> Any:
     return _error_response(None if body.batch or not ids else ids[0], error)
 
 
+def denial_answer(decision: Decision, body: RpcBody, code: int, settings: Settings) -> Answer:
+    """The answer to denied calls: 429 and JSON-RPC errors, unless `RATELIMIT_ANSWER` replaces it."""
+    shown = decision.headers(settings.headers)
+    exposed = {"access-control-expose-headers": ", ".join(shown) or "Retry-After"}
+    answer = _answer(429, denial_body(body, denial_error(decision, code)), {**shown, **exposed})
+    replace = replacement(settings.answer)
+    if replace is None:
+        return answer
+    found: object = replace(decision, answer)
+    if not isinstance(found, Answer) or not isinstance(found.body, bytes):
+        raise ConfigurationError(f"RATELIMIT_ANSWER={settings.answer!r} gave {found!r}; it must give an Answer")
+    return found
+
+
+async def send_sized(send: Send, answer: Answer) -> None:
+    """`answer` as the response, with the length of its body."""
+    headers = {name: value for name, value in answer.headers.items() if name.lower() != "content-length"}
+    await send_answer(send, answer._replace(headers={**headers, "content-length": str(len(answer.body))}))
+
+
 async def refuse(send: Send, refusal: RefusalError) -> None:
     """Answer a body that was not looked at or not understood."""
     error = {"code": refusal.code, "message": str(refusal)}
-    await answer(send, refusal.status, _error_response(None, error), refusal.headers)
+    await send_sized(send, _answer(refusal.status, _error_response(refusal.request_id, error), refusal.headers))
 
 
-async def answer(send: Send, status: int, content: Any, headers: Mapping[str, str]) -> None:
+def _answer(status: int, content: Any, headers: Mapping[str, str]) -> Answer:
     """A complete JSON response that no cache keeps."""
     body = json.dumps(content, separators=(",", ":")).encode()
-    own = {"content-type": "application/json", "content-length": str(len(body)), "cache-control": "no-store"}
-    await send({"type": "http.response.start", "status": status, "headers": _raw({**own, **headers})})
-    await send({"type": "http.response.body", "body": body})
-
-
-def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
-    """A `send` that adds `headers` to the response the application starts."""
-    if not headers:
-        return send
-
-    def send_with_headers(message: Message) -> Awaitable[None]:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *headers]}
-        return send(message)  # the server's own coroutine: another one around each message would only cost
-
-    return send_with_headers
+    return Answer(status, {"content-type": "application/json", "cache-control": "no-store", **headers}, body)
 
 
 def _error_response(request_id: RequestId, error: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": request_id, "error": error}
-
-
-def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

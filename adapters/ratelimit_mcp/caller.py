@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import replace
+from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
-from ratelimit import Identity, get_limiter
-from ratelimit.identity import resolve
+from ratelimit import ConfigurationError, Identity, get_limiter
+from ratelimit.asgi import Scope, scope_identity
 from ratelimit.settings import Settings
-from ratelimit_mcp.asgi import Scope
 from ratelimit_mcp.context import current_scope
 
 Caller: TypeAlias = Callable[[Scope], Any]
@@ -24,6 +24,13 @@ current_caller: ContextVar[Caller | None] = ContextVar("current_caller", default
 """The `caller=` of the `MCPRateLimit` around the current call, so that its tools see the caller it sees."""
 
 
+def valid_caller(caller: Caller | None) -> Caller | None:
+    """`caller` if it can be asked, else a `ConfigurationError`."""
+    if caller is not None and (not callable(caller) or iscoroutinefunction(caller)):
+        raise ConfigurationError(f"caller {caller!r} is not a plain function of the scope")
+    return caller
+
+
 def identify(scope: Scope, settings: Settings, caller: Caller | None = None) -> Identity:
     """The caller behind an HTTP request: what `caller` says, else its accepted token, its user, its address.
 
@@ -33,10 +40,7 @@ def identify(scope: Scope, settings: Settings, caller: Caller | None = None) -> 
     found = caller(scope) if caller is not None else None
     if isinstance(found, Identity):
         return found
-    client = scope.get("client")
-    user = found if found is not None else scope.get("user")
-    peer, token = client[0] if client else None, scope.get("limit_token")
-    identity = resolve(scope.get("headers") or (), peer, user, token, settings=settings)
+    identity = scope_identity(scope, settings, found)
     return identity if found is not None else _with_token(identity, _scope_token(scope))
 
 
@@ -76,7 +80,8 @@ def _with_token(identity: Identity, token: Any) -> Identity:
         return identity
     issuer = (getattr(token, "claims", None) or {}).get("iss")
     name = f"sub:{subject}" if subject is not None else f"client:{client}"
-    user = name if issuer is None else f"iss:{issuer}|{name}"
+    # The bar ends the issuer: one within it would let two pairs of issuer and subject look alike.
+    user = name if issuer is None else f"iss:{str(issuer).replace('%', '%25').replace('|', '%7C')}|{name}"
     return replace(identity, user=user, token=_text(token, "token"))
 
 

@@ -6,7 +6,7 @@ import sys
 from contextvars import ContextVar
 from typing import Any
 
-from ratelimit_mcp.asgi import Scope
+from ratelimit.asgi import Scope
 
 mcp_scope: ContextVar[Scope | None] = ContextVar("mcp_scope", default=None)
 """The ASGI scope of the request being answered, None over stdio. `MCPRateLimit` sets it around the application.

@@ -8,18 +8,22 @@ from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from ratelimit import ConfigurationError, Decision, Identity, Limiter, Rate
-from ratelimit.guard import Guard, kept_guard
+from ratelimit.guard import Attributes, Guard, kept_guard
+from ratelimit.plan import RuleLike
 from ratelimit_mcp.answer import ERROR_CODE, valid_error_code
 from ratelimit_mcp.caller import mcp_identity
 from ratelimit_mcp.context import context_in
+from ratelimit_mcp.limit import Budget
+from ratelimit_mcp.registered import LIMITED, warn_if_registered
+from ratelimit_mcp.spending import is_spent
 
 Tool = TypeVar("Tool", bound=Callable[..., Any])
 
 
 async def check_mcp_rate_limit(
-    rule: Any = None,
+    rule: RuleLike | None = None,
     *,
-    rate: Any = None,
+    rate: RuleLike | None = None,
     tool: str | None = None,
     ctx: Any = None,
     user: Any = None,
@@ -40,9 +44,9 @@ async def check_mcp_rate_limit(
 
 
 def check_mcp_rate_limit_sync(
-    rule: Any = None,
+    rule: RuleLike | None = None,
     *,
-    rate: Any = None,
+    rate: RuleLike | None = None,
     tool: str | None = None,
     ctx: Any = None,
     user: Any = None,
@@ -57,13 +61,13 @@ def check_mcp_rate_limit_sync(
 
 
 def mcp_ratelimit(
-    rule: Any = None,
+    rule: RuleLike | None = None,
     *,
-    rate: Any = None,
+    rate: RuleLike | Callable[..., RuleLike | None] | None = None,
     tool: str | None = None,
-    key: Any = "user_or_ip",
-    cost: Any = 1,
-    attributes: Any = None,
+    key: str | Callable[..., str | Identity] = "user_or_ip",
+    cost: int | Callable[..., int] = 1,
+    attributes: Attributes | None = None,
     error_code: int = ERROR_CODE,
     limiter: Limiter | None = None,
 ) -> Callable[[Tool], Tool]:
@@ -72,7 +76,9 @@ def mcp_ratelimit(
     A denied call raises `MCPRateLimitExceeded` and the function does not run. A category, a `Rule` and a `Policy` count
     wherever they are named; a rate counts for this tool alone (under `tool`, else the function's module and name).
     Rules may look at `tool` (else the function's name), `method` and what `attributes` gives. `key`, `rate`, `cost` and
-    `attributes` may be functions of the tool's arguments. Mistakes in any of them are a `ConfigurationError` right here.
+    `attributes` may be functions of the tool's arguments. What the wrapper or the server's middleware has counted for this
+    call, the same rule for the same caller, is not counted again. Mistakes are a `ConfigurationError` right here; a function
+    that a server has registered already is a `RuntimeWarning`, where that can be seen.
     """
     guard = _guard(
         _readable(rule),
@@ -85,28 +91,48 @@ def mcp_ratelimit(
     code = valid_error_code(error_code)
 
     def decorate(function: Tool) -> Tool:
+        warn_if_registered(function)
         group = f"mcp:{tool or f'{function.__module__}.{function.__qualname__}'}"
-        name = tool or function.__name__
+        name, budget = tool or function.__name__, _budget(guard, group)
 
         @wraps(function)
         async def limited_async(*args: Any, **kwargs: Any) -> Any:
-            decision = await guard.acheck(_caller(guard, args, kwargs), group, name, args, kwargs)
-            _raise_if_denied(decision, code)
+            identity = _caller(guard, args, kwargs)
+            if budget is None or not is_spent(guard.limiter, budget, identity, name):
+                _raise_if_denied(await guard.acheck(identity, group, name, args, kwargs), code)
             return await function(*args, **kwargs)
 
         @wraps(function)
         def limited(*args: Any, **kwargs: Any) -> Any:
-            decision = guard.check(_caller(guard, args, kwargs), group, name, args, kwargs)
-            _raise_if_denied(decision, code)
+            identity = _caller(guard, args, kwargs)
+            if budget is None or not is_spent(guard.limiter, budget, identity, name):
+                _raise_if_denied(guard.check(identity, group, name, args, kwargs), code)
             return function(*args, **kwargs)
 
-        return limited_async if iscoroutinefunction(function) else limited  # type: ignore[return-value]
+        made: Any = limited_async if iscoroutinefunction(function) else limited
+        setattr(made, LIMITED, True)
+        return made  # type: ignore[no-any-return]
 
     return decorate
 
 
+def _budget(guard: Guard, group: str) -> Budget | None:
+    """What the guard takes one unit of, None if that depends on the call."""
+    rule: Any = guard.rule if guard.rate is None else guard.rate
+    if callable(rule) or callable(guard.key) or guard.cost != 1 or guard.attributes is not None:
+        return None
+    own = guard.rate is not None or isinstance(rule, Rate)
+    return Budget(rule, group if own else None, guard.key)
+
+
 def _check_guard(
-    rule: Any, rate: Any, key: Any, tool: str | None, cost: Any, attributes: Any, limiter: Limiter | None
+    rule: RuleLike | None,
+    rate: RuleLike | None,
+    key: str,
+    tool: str | None,
+    cost: int,
+    attributes: Mapping[str, Any] | None,
+    limiter: Limiter | None,
 ) -> Guard:
     rule = "MCP_GLOBAL" if rule is None and rate is None else rule
     guard = _kept_guard(_readable(rule), rate=rate, key=key, cost=cost, attributes=attributes, limiter=limiter)

@@ -126,3 +126,17 @@ async def outcomes(client: Any, times: int, tool: str = "search") -> list[str]:
     """`answered` or `denied` for so many calls."""
     found = [await outcome(client, tool) for _ in range(times)]
     return ["denied" if isinstance(one, MCPError) and one.code == 429 else "answered" for one in found]
+
+
+def modern_call(tool: str = "search", arguments: Any = None, **headers: str) -> dict[str, Any]:
+    """A raw call as a client of 2026-07-28 sends it, with other headers on demand."""
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    params = {"name": tool, "arguments": {} if arguments is None else arguments, "_meta": meta}
+    sent = {
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": tool,
+        **headers,
+    }
+    return {"json": {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}, "headers": sent}

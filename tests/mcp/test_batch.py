@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ratelimit import Limiter, Rate
+from ratelimit import Limiter, Rate, Rule
 from ratelimit.testing import FakeClock
 from ratelimit_mcp import MCPRateLimit
 from tests.mcp.asgi import ToolRunner, send_request, statuses, tool_call
@@ -127,3 +127,35 @@ async def test_nested_arrays_and_duplicate_ids_hide_nothing(limiter: Limiter) ->
     assert (response.status, [answer["id"] for answer in response.json]) == (429, [1, 1, 1, 1])
     assert await statuses(wrapped, 2, nested[:2]) == [200, 429]
     assert app.ran == ["search"] * 3
+
+
+@pytest.mark.parametrize("policy", ["5/20s", Rule("searching", "5/20s", by="user_or_ip")], ids=["rate", "rule"])
+async def test_of_a_batch_too_large_none_run_and_what_is_left_can_be_had(policy: Any, limiter: Limiter) -> None:
+    wrapped = MCPRateLimit(app := ToolRunner(), tools={"search": policy})
+    assert await statuses(wrapped, 3, batch(("search", 20))) == [429] * 3
+    assert app.ran == []
+    assert await statuses(wrapped, 7) == [200] * 5 + [429] * 2
+    assert app.ran == ["search"] * 5
+
+
+async def test_what_clients_send_around_their_calls_costs_a_batch_nothing(limiter: Limiter) -> None:
+    wrapped = MCPRateLimit(app := ToolRunner(), tools={"search": "2/m"}, global_limit="2/m")
+    around = [
+        tool_call(request_id="i", method="initialize"),
+        tool_call(request_id="p", method="ping"),
+        tool_call(request_id="l", method="tools/list"),
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "name": "search"}},
+    ]
+    assert await statuses(wrapped, 4, around * 9) == [200] * 4
+    assert await statuses(wrapped, 2, [*around, *batch(("search", 2)), *around]) == [200, 429]
+    assert app.ran == ["search"] * 2
+
+
+@pytest.mark.parametrize(
+    "body", [[], [[]], [[[[]]], []], [[tool_call("other")], tool_call("other")], [tool_call("other", 1)] * 9], ids=str
+)
+async def test_odd_batches_raise_nothing(body: Any, limiter: Limiter) -> None:
+    wrapped = MCPRateLimit(ToolRunner(), tools={"search": "1/m"})
+    assert await statuses(wrapped, 2, body) == [200, 200]
+    assert await statuses(wrapped, 2) == [200, 429]

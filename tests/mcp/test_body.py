@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
-from ratelimit import ConfigurationError, Limiter
+from ratelimit import ConfigurationError, Decision, Limiter
+from ratelimit.answers import Answer
+from ratelimit.testing import isolated
 from ratelimit_mcp import MCPRateLimit, mcp_scope
 from tests.mcp.asgi import (
     JSON,
@@ -167,3 +170,78 @@ async def test_an_empty_body_and_json_without_a_call_pass_uncounted(limiter: Lim
     assert [(await send_request(wrapped, body)).status for body in bodies] == [200] * 8
     assert app.bodies == bodies
     assert await statuses(wrapped, 2) == [200, 429]
+
+
+class OpenWire(Wire):
+    """A connection that stays open: after its messages, `receive` waits until the client leaves."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        super().__init__(messages)
+        self.left_by_client = asyncio.Event()
+        self.waiting = asyncio.Event()
+
+    async def receive(self) -> Message:
+        if not self.left:
+            self.waiting.set()
+            await self.left_by_client.wait()
+        return await super().receive()
+
+
+async def test_after_a_body_in_three_pieces_the_application_waits_for_the_real_disconnect(limiter: Limiter) -> None:
+    app = ToolRunner()
+    wire = OpenWire(chunks(CALL[:7], b"", CALL[7:]))
+    request = asyncio.create_task(send_request(MCPRateLimit(app, tools={"search": "1/m"}), b"", wire=wire))
+    await wire.waiting.wait()
+    assert (app.bodies, app.after_body, request.done()) == ([CALL], [], False)
+    wire.left_by_client.set()
+    assert (await request).body == CALL
+    assert (app.after_body, wire.reads) == ([{"type": "http.disconnect"}], 4)
+
+
+async def test_a_client_that_leaves_half_way_ends_the_request_at_once(limiter: Limiter) -> None:
+    app = ToolRunner()
+    half: Message = {"type": "http.request", "body": CALL[:20], "more_body": True}
+    wire = OpenWire([half])
+    wrapped = MCPRateLimit(app, tools={"search": "1/m"})
+    request = asyncio.create_task(send_request(wrapped, b"", wire=wire))
+    await wire.waiting.wait()
+    wire.left_by_client.set()
+    await request
+    assert (app.ran, app.bodies) == ([], [b""])
+    assert limiter.peek("MCP_GLOBAL", "ip:203.0.113.7").remaining == 100
+    assert await statuses(wrapped, 1) == [200]
+
+
+async def test_paths_without_calls_are_handed_on_unread(limiter: Limiter) -> None:
+    received: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        received.append(receive)
+
+    wire = Wire(chunks(CALL))
+    wrapped = MCPRateLimit(app, paths="/mcp", global_limit="0/m")
+    for path in ("/token", "/", "/mcpx", "/.well-known/oauth-authorization-server", "/x/mcp"):
+        await wrapped({**http_scope(), "path": path}, wire.receive, None)  # type: ignore[arg-type]
+    assert received == [wire.receive] * 5
+    assert wire.reads == 0
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "//mcp", "/mcp//", "/mcp/x", "/mcp\n"])
+@pytest.mark.parametrize("root", ["", "/api"])
+async def test_however_its_path_is_spelled_a_call_is_read(path: str, root: str, limiter: Limiter) -> None:
+    wrapped = MCPRateLimit(ToolRunner(), paths=["/sse", "/mcp"], global_limit="0/m")
+    scope = {**http_scope(), "path": root + path, "root_path": root}
+    assert (await send_request(wrapped, CALL, scope)).status == 429
+
+
+async def test_an_application_may_replace_the_answer(limiter: Limiter) -> None:
+    def mine(decision: Decision, answer: Answer) -> Answer:
+        return Answer(503, {**answer.headers, "x-mine": decision.rule}, answer.body.replace(b"Please", b"Do"))
+
+    with isolated(answer=mine):
+        response = await send_request(MCPRateLimit(ToolRunner(), global_limit="0/m"), CALL)
+    assert (response.status, response.headers["x-mine"]) == (503, "mcp")
+    assert response.headers["content-length"] == str(len(response.body))
+    assert b"Do try again later" in response.body
+    with isolated(answer=lambda decision, answer: "no"), pytest.raises(ConfigurationError, match="RATELIMIT_ANSWER"):
+        await send_request(MCPRateLimit(ToolRunner(), global_limit="0/m"), CALL)

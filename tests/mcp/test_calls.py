@@ -15,7 +15,7 @@ from tests.mcp.asgi import JSON, ToolRunner, http_scope, send_request, statuses,
 
 
 def tools(body: Any) -> list[str | None]:
-    return [call.tool for call in parse_body(json.dumps(body).encode()).calls]
+    return [call.name for call in parse_body(json.dumps(body).encode()).calls]
 
 
 def test_a_call_is_its_method_its_id_and_its_tool() -> None:

@@ -14,14 +14,27 @@ pytest.importorskip("mcp")
 pytest.importorskip("fastmcp")
 
 import fastmcp
+import httpx2
 from mcp import MCPError
+from mcp.server.mcpserver import Context, MCPServer
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from ratelimit import Limiter
-from ratelimit.testing import FakeClock
+from ratelimit.testing import FakeClock, isolated
 from ratelimit_mcp import MCPRateLimit
-from tests.mcp.served import APPS, MODES, Journal, connected, fastmcp_app, outcome, outcomes, sdk_app, serve
+from tests.mcp.served import (
+    APPS,
+    MODES,
+    Journal,
+    connected,
+    fastmcp_app,
+    modern_call,
+    outcome,
+    outcomes,
+    sdk_app,
+    serve,
+)
 
 every_app = pytest.mark.parametrize("make_app", APPS.values(), ids=APPS)
 every_mode = pytest.mark.parametrize("mode", MODES)
@@ -153,3 +166,95 @@ async def test_an_answer_that_streams_passes_through(mode: str, limiter: Limiter
         result = await client.call_tool("count", progress_callback=progress)
         assert result.content[0].text == "done"  # type: ignore[union-attr]
     assert steps == [0, 1, 2]
+
+
+# The headers of 2026-07-28
+
+
+@every_app
+async def test_clients_of_the_newest_protocol_are_limited_by_their_headers(make_app: Any, limiter: Limiter) -> None:
+    wrapped = MCPRateLimit(make_app(), tools={"search": "3/m"}, global_limit="4/m", trust_headers=True, max_body=1)
+    async with serve(wrapped) as url, connected(url, "2026-07-28") as (client, _):
+        assert await outcomes(client, 4) == ["answered"] * 3 + ["denied"]
+        assert await outcomes(client, 2, "other") == ["answered", "denied"]
+
+
+@every_app
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"mcp-name": "other"},
+        {"mcp-method": "ping"},
+        {"mcp-method": "tools/list"},
+        {"mcp-method": "server/discover", "mcp-name": ""},
+        {"mcp-name": "=?base64?b3RoZXI=?="},
+    ],
+    ids=str,
+)
+async def test_the_servers_refuse_headers_that_differ_from_the_body(
+    make_app: Any, headers: Any, limiter: Limiter
+) -> None:
+    """Which is what `trust_headers` stands on."""
+    wrapped = MCPRateLimit(make_app(), tools={"search": "0/m"}, trust_headers=True)
+    async with serve(wrapped) as url, httpx2.AsyncClient() as http:
+        lied = await http.post(url, **modern_call(**headers))
+        honest = await http.post(url, **modern_call())
+    assert (lied.status_code, lied.json()["error"]["code"]) == (400, -32020)
+    assert (honest.status_code, honest.json()["id"]) == (429, 9)
+
+
+@every_app
+async def test_an_older_client_is_limited_by_its_body(make_app: Any, limiter: Limiter) -> None:
+    wrapped = MCPRateLimit(make_app(), tools={"search": "2/m"}, trust_headers=True)
+    async with serve(wrapped) as url, connected(url, "legacy") as (client, _):
+        assert await outcomes(client, 3) == ["answered"] * 2 + ["denied"]
+
+
+@pytest.mark.parametrize("kind", ["sdk", "fastmcp"])
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("trust_headers", [True, False])
+async def test_a_tools_events_reach_the_client_while_it_runs(
+    kind: str, mode: str, trust_headers: bool, limiter: Limiter
+) -> None:
+    heard = asyncio.Event()
+
+    async def count(ctx: Any) -> str:
+        await ctx.report_progress(1, 2)
+        await heard.wait()  # for ever, if the event were kept until the tool has ended
+        return "done"
+
+    if kind == "sdk":
+        count.__annotations__["ctx"] = Context
+        server: Any = MCPServer("streams")
+        app: Any = server.streamable_http_app
+    else:
+        count.__annotations__["ctx"] = fastmcp.Context
+        server = fastmcp.FastMCP("streams")
+        app = server.http_app
+    server.tool()(count)
+
+    async def progress(step: float, total: float | None, message: str | None) -> None:
+        heard.set()
+
+    with isolated(headers="ietf"):
+        wrapped = MCPRateLimit(app(), tools={"count": "9/m"}, trust_headers=trust_headers)
+        async with serve(wrapped) as url, connected(url, mode) as (client, _):
+            result = await client.call_tool("count", progress_callback=progress)
+    assert result.content[0].text == "done"  # type: ignore[union-attr]
+
+
+@every_app
+@every_mode
+async def test_a_client_that_waits_as_long_as_told_is_answered(
+    make_app: Any, mode: str, limiter: Limiter, fake_clock: FakeClock
+) -> None:
+    fake_clock.advance(12.25)
+    async with serve(MCPRateLimit(make_app(), tools={"search": "1/m"})) as url, connected(url, mode) as (client, _):
+        await outcome(client)
+        error = await outcome(client)
+        assert isinstance(error, MCPError)
+        assert error.data["retry_after"] == 48
+        fake_clock.advance(error.data["retry_after_ms"] / 1000 - 0.001)
+        assert await outcomes(client, 1) == ["denied"]
+        fake_clock.advance(0.001)
+        assert await outcomes(client, 1) == ["answered"]

@@ -25,6 +25,7 @@ async def test_a_denial_is_a_jsonrpc_error_with_the_wait_and_no_cache_keeps_it(
         "content-length": str(len(response.body)),
         "cache-control": "no-store",
         "retry-after": "43",
+        "access-control-expose-headers": "Retry-After",
     }
     assert response.json == {
         "jsonrpc": "2.0",
