@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ratelimit import Identity, Limiter, Policy, Rate, RateLimits, Rule
+from ratelimit.guard import Guard
+from ratelimit.spent import note_spent, spent
+
+USER = Identity("42", "203.0.113.7")
+API = Rule("api", "9/m")
+POLICY = Policy(API, Rule("other", "9/m", by="ip"))
+
+pytestmark = pytest.mark.usefixtures("limiter")
+
+
+def facts() -> dict[str, Any]:
+    return {}
+
+
+def stands_in(one: Guard, other: Guard, caller: Identity = USER, also: Identity | None = None) -> bool:
+    """Whether what `one` spent for a caller is taken for what `other` would spend."""
+    request: dict[str, Any] = {}
+    decision = one.check(caller, "place")
+    note_spent(request, one, caller, decision)
+    found = spent(request, other, also or caller)
+    assert found in (None, decision)
+    return found is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"rule": "AI_QUERY"}, {"rule": RateLimits.AI_QUERY}),
+        ({"rule": "AI_QUERY", "key": "ip"}, {"rule": "AI_QUERY", "key": "ip"}),
+        ({"rule": "AI_QUERY", "group": "g"}, {"rate": "AI_QUERY", "group": "g"}),
+        ({"rule": "AI_QUERY", "cost": 3}, {"rule": "AI_QUERY", "cost": 2}),
+        ({"rate": "9/m", "group": "g"}, {"rate": Rate(9, 60), "group": "g"}),
+        ({"rule": API}, {"rule": API}),
+        ({"rule": API}, {"rate": API}),
+        ({"rule": POLICY, "facts": facts, "protocol": "http"}, {"rule": POLICY, "facts": facts, "protocol": "http"}),
+    ],
+)
+def test_the_same_rule_is_spent_once(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert stands_in(Guard(**one), Guard(**other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"rule": "AI_QUERY"}, {"rule": "READ_LIGHT"}),
+        ({"rule": "AI_QUERY"}, {"rule": "AI_QUERY", "key": "ip"}),
+        ({"rule": "AI_QUERY"}, {"rule": "AI_QUERY", "group": "g"}),
+        ({"rule": "AI_QUERY"}, {"rate": "AI_QUERY"}),
+        ({"rule": "AI_QUERY", "cost": 2}, {"rule": "AI_QUERY", "cost": 3}),
+        ({"rule": "AI_QUERY"}, {"rule": "AI_QUERY", "cost": lambda: 1}),
+        ({"rule": "AI_QUERY", "cost": lambda: 1}, {"rule": "AI_QUERY"}),
+        ({"rule": "AI_QUERY"}, {"rule": "AI_QUERY", "attributes": {"a": 1}}),
+        ({"rule": "AI_QUERY"}, {"rule": "AI_QUERY", "key": lambda: "k"}),
+        ({"rate": "9/m"}, {"rate": "9/m"}),
+        ({"rule": Rate(9, 60)}, {"rule": Rate(9, 60)}),
+        ({"rate": lambda: "9/m", "group": "g"}, {"rate": lambda: "9/m", "group": "g"}),
+        ({"rate": "9/m", "group": "g"}, {"rate": "9/h", "group": "g"}),
+        ({"rate": "9/m", "group": "g"}, {"rate": "9/m", "group": "h"}),
+        ({"rule": API}, {"rule": Rule("api", "9/m")}),
+        ({"rule": API, "facts": facts}, {"rule": API}),
+        ({"rule": API, "protocol": "http"}, {"rule": API, "protocol": "graphql"}),
+        ({"rule": "AI_QUERY"}, {"rule": "AI_QUERY", "limiter": Limiter()}),
+    ],
+)
+def test_another_rule_group_key_place_or_limiter_is_counted(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert not stands_in(Guard(**one), Guard(**other))
+
+
+def test_a_policy_of_the_file_is_the_same_by_its_name(tmp_path: Any) -> None:
+    from ratelimit.settings import override
+
+    file = tmp_path / "policies.toml"
+    file.write_text('[[api.rules]]\nname = "address"\nrate = "9/m"\nby = "ip"\n')
+    with override(policy_file=str(file)):
+        assert stands_in(Guard("api"), Guard("api"))
+        assert not stands_in(Guard("api", protocol="http"), Guard("api"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "key", "also", "same"),
+    [
+        ("AI_QUERY", "user", USER, True),
+        ("AI_QUERY", "user", Identity("42", "203.0.113.8"), True),
+        ("AI_QUERY", "user", Identity("42", "203.0.113.7", token="t"), True),
+        ("AI_QUERY", "user", Identity("43", "203.0.113.7"), False),
+        ("AI_QUERY", "ip", Identity(None, "203.0.113.7"), False),  # another tier
+        ("AI_QUERY", "user", Identity("42", "203.0.113.7", superuser=True), False),
+        ("AI_QUERY", "user", Identity("42", "203.0.113.7", capped=True), False),
+        (API, "user_or_ip", USER, True),
+        (API, "user_or_ip", Identity("42", "203.0.113.8"), False),  # rules may count by anything
+    ],
+)
+def test_the_caller_is_the_same_if_that_makes_no_difference(rule: Any, key: str, also: Identity, same: bool) -> None:
+    assert stands_in(Guard(rule, key=key), Guard(rule, key=key), USER, also) is same
+
+
+def test_a_rate_looks_at_what_it_counts_by_alone() -> None:
+    one, other = (Guard(rate="9/m", group="g", key="ip") for _ in range(2))
+    assert stands_in(one, other, USER, Identity(None, "203.0.113.7"))
+    assert not stands_in(one, other, USER, Identity("42", "203.0.113.8"))
+
+
+def test_each_other_place_is_spared_once_and_its_own_never() -> None:
+    one, other, third = (Guard("AI_QUERY") for _ in range(3))
+    request: dict[str, Any] = {}
+    assert spent(request, other, USER) is None
+    first = one.check(USER, "")
+    note_spent(request, one, USER, first)
+    assert spent(request, one, USER) is None
+    assert spent(request, other, USER) is first
+    assert spent(request, other, USER) is None
+    assert spent(request, third, USER) is first
+    second = one.check(USER, "")
+    note_spent(request, one, USER, second)
+    assert spent(request, other, USER) is second
+    assert spent(request, Guard("READ_LIGHT"), USER) is None
+
+
+def test_a_loop_that_makes_its_limits_anew_is_counted() -> None:
+    request: dict[str, Any] = {}
+    one = Guard("AI_QUERY")
+    note_spent(request, one, USER, one.check(USER, ""))
+    assert sum(spent(request, Guard("AI_QUERY"), USER) is not None for _ in range(1000)) == 7
+
+
+def test_what_asks_a_callable_leaves_no_note() -> None:
+    request: dict[str, Any] = {}
+    guard = Guard("AI_QUERY", key=lambda: "k")
+    note_spent(request, guard, USER, guard.check(USER, ""))
+    assert request == {}
