@@ -83,6 +83,21 @@ class Limit:
             note_spent(holder, self._guard, asked[0], decision)
         return note(request, decision)
 
+    def look(self, request: HttpRequest, group: str) -> Decision | None:
+        """What `check` would decide, noted on the request; nothing is taken."""
+        settings = self._guard.limiter.settings
+        if not self._counts(request, settings):
+            return note(request, None)
+        asked = self._asked(request, group, request_identity(request, settings=settings, user=self._needs_user))
+        call = self._guard.call(*asked, request)
+        if call is None:
+            return note(request, None)
+        rule, identity, group_of_call, cost, key, _ = call
+        found = self._guard.limiter.peek(
+            rule, identity, key=key, cost=cost, group=group_of_call, protocol=self._guard.protocol
+        )
+        return note(request, found)
+
     def _counts(self, request: HttpRequest, settings: Settings) -> bool:
         return not settings.disable and (self._methods is None or request.method in self._methods)
 
