@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
+from django.core.signals import setting_changed
 from django.http import HttpRequest
 
 from ratelimit import ConfigurationError
@@ -54,17 +55,32 @@ class PathLimits:
         return self._limits[rule], f"path:{rule.name}"
 
 
-_read: tuple[tuple[object, ...], PathLimits] | None = None
+_current: PathLimits | None = None
+_edition = object()
 
 
 def path_limits() -> PathLimits:
-    """The limits of the settings as they are now. Raises `ConfigurationError` for what cannot be used."""
-    global _read
-    given = tuple([getattr(settings, name, default) for name, default in _DEFAULTS.items()])
-    read = _read
-    if read is None or any(one is not other for one, other in zip(read[0], given, strict=True)):
-        _read = read = given, PathLimits(_path_rules(*given))
-    return read[1]
+    """The limits of the settings, read on the first call and when one changes. Raises `ConfigurationError` for what cannot be
+    used."""
+    global _current
+    limits = _current
+    if limits is None:
+        edition = _edition
+        given = {name: getattr(settings, name, default) for name, default in _DEFAULTS.items()}
+        limits = _current = PathLimits(_path_rules(*given.values()))
+        if edition is not _edition:  # a setting changed while another thread was reading them
+            _current = None
+    return limits
+
+
+def _changed(*, setting: str, **_: object) -> None:
+    global _current, _edition
+    if setting.startswith(PATHS):
+        _edition = object()
+        _current = None
+
+
+setting_changed.connect(_changed, dispatch_uid="ratelimit_django.paths")
 
 
 def _path_rules(paths: object, exempt: Any, ignore_case: object, formats: object) -> PathRules:

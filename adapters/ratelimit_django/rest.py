@@ -76,7 +76,7 @@ class RateLimitThrottle(BaseThrottle):  # type: ignore[misc]
         _show(view, request.limit_decision, limit.settings.headers)
         return self.decision.allowed
 
-    def wait(self) -> int | None:
+    def wait(self) -> Any:
         """Whole seconds until the request could pass, rounded up; None if it never can."""
         return None if self.decision is None else self.decision.retry_after_seconds
 

@@ -4,6 +4,7 @@ it has authenticated itself."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from ratelimit import Category, ConfigurationError, Decision, Limiter, Policy, Rate, Rule
@@ -17,19 +18,25 @@ _REFUSED: Final = "_ratelimit_refused"
 
 class Authenticated:
     """A request as its framework has authenticated it: what `request.auth` is counts as the user, if it is one, and as the
-    token that the application accepted, if it is a text or has a `key`. Everything else is the request's."""
+    token that the application accepted, if it is a text or has a `key`. Everything else is the request's own, the
+    framework's or Django's."""
 
-    __slots__ = ("_request", "limit_token", "user")
+    __slots__ = ("_given", "_request", "limit_token", "user")
 
     def __init__(self, request: Any) -> None:
-        self._request = getattr(request, "_request", request)
         auth = getattr(request, "auth", None)
         is_user = getattr(auth, "is_authenticated", False) is True and getattr(auth, "pk", None) is not None
-        self.user = auth if is_user else getattr(request, "user", None)
-        self.limit_token = getattr(request, "limit_token", None) or _token(auth)
+        keep = partial(object.__setattr__, self)
+        keep("_given", request)
+        keep("_request", getattr(request, "_request", request))
+        keep("user", auth if is_user else getattr(request, "user", None))
+        keep("limit_token", getattr(request, "limit_token", None) or _token(auth))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._request, name)
+        return getattr(self._given, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._given, name, value)
 
 
 def _token(auth: Any) -> str | None:

@@ -284,6 +284,27 @@ class TestCallers:
         view = type("V", (ByToken,), {"authentication_classes": [Fixed]}).as_view()
         assert view(APIRequestFactory().get("/")).data["key"] == key
 
+    def test_functions_are_given_the_frameworks_request_and_may_keep_things_on_it(self) -> None:
+        seen = []
+
+        def key(group: str, request: Any) -> str:
+            request.tenant = request.query_params["tenant"]
+            seen.append((group, request.auth, request.user.pk))
+            return request.tenant  # type: ignore[no-any-return]
+
+        class Tenant(View):
+            throttle_classes = [RateLimitThrottle.of("1/m", key=key)]
+
+            def get(self, request: Any) -> Response:
+                return Response(request.tenant)
+
+        view = Tenant.as_view()
+        requests = [APIRequestFactory().get(f"/?tenant={one}", headers={"authorization": "user 7"}) for one in "aab"]
+        answers = [view(request) for request in requests]
+        assert [answer.status_code for answer in answers] == [200, 429, 200]
+        assert answers[0].data == "a"
+        assert {(auth, pk) for _, auth, pk in seen} == {(None, 7)}
+
     def test_a_token_that_the_application_has_set_comes_first(self) -> None:
         request = APIRequestFactory().get("/", headers={"authorization": "key s3cret"})
         request.limit_token = "own"
