@@ -49,8 +49,9 @@ def note_spent(request: MutableMapping[str, Any], guard: Guard, identity: Identi
     """Notes what `guard` spent for a request."""
     place = _place(guard)
     if place is not None:
-        spending = _Spending(guard, _counted(guard, identity), decision)
-        request.setdefault(_PLACE, {}).setdefault(place, []).append(spending)
+        spendings = request.setdefault(_PLACE, {}).setdefault(place, [])
+        spendings.append(_Spending(guard, _counted(guard, identity), decision))
+        del spendings[:-_LAYERS]
 
 
 def spent(request: MutableMapping[str, Any], guard: Guard, identity: Identity) -> Decision | None:

@@ -142,7 +142,7 @@ def view_limit(
 def path_limit(rule: PathRule) -> Limit:
     """The limit of a path rule."""
     guard = rule.guard(_facts, PROTOCOL)
-    return Limit(guard, needs_user=_of_users(guard, guard.key in USER_STRATEGIES))
+    return Limit(guard, needs_user=_of_users(guard, isinstance(guard.key, str) and guard.key in USER_STRATEGIES))
 
 
 def _of_users(guard: Guard, key_needs_user: bool) -> bool:

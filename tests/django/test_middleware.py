@@ -252,6 +252,22 @@ class TestCallers:
             response = client.get("/")
         assert (response.status_code, len(seen), "Vary" in response.headers) == (200, queries, queries > 0)
 
+    @pytest.mark.parametrize("peer", ["", None])
+    def test_a_connection_without_an_address_is_a_caller_and_chooses_no_other(
+        self, peer: str | None, fake_clock: FakeClock
+    ) -> None:
+        def ask(address: str) -> tuple[int, str | None]:
+            request: Any = RequestFactory().get("/", headers={"x-forwarded-for": address})
+            request.META.pop("REMOTE_ADDR")
+            if peer is not None:
+                request.META["REMOTE_ADDR"] = peer
+            return PathRateLimitMiddleware(lambda request: HttpResponse())(request).status_code, request.limit_key
+
+        with site(self.RULE):
+            assert [ask("203.0.113.5"), ask("203.0.113.6")] == [(200, "ip:unknown"), (429, "ip:unknown")]
+            with isolated(DjangoCacheStore(), fake_clock, proxies_count=1):
+                assert ask("203.0.113.5") == (200, "ip:203.0.113.5")
+
     def test_a_rule_by_address_reads_no_user(self, client: Client) -> None:
         from django.db import connection
 
