@@ -20,53 +20,68 @@ from ratelimit.guard import Guard
 from ratelimit.identity import Identity
 from ratelimit.rates import Rate
 
-_PLACE: Final = "ratelimit.spent"
+SPENT: Final = "ratelimit.spent"
+"""Where it is noted, once anything was spent."""
 _LAYERS: Final = 8
 """Places that a request passes one after another. More of them is not layers but a loop that makes its limits anew."""
+_NOTES: Final = 32
+"""What is kept of a request that spends again and again, by every alias of a GraphQL document, say: the latest."""
 
 
 class _Spending:
     """What one guard spent, and the guards that it stood in for. Holding them, and through them their rules, keeps what
     they are told apart by from becoming another's."""
 
-    __slots__ = ("caller", "cost", "decision", "seen_by")
+    __slots__ = ("_counted", "_place", "decision", "seen_by")
 
-    def __init__(self, guard: Guard, caller: object, decision: Decision) -> None:
-        self.caller = caller
-        self.cost: Any = guard.cost
+    def __init__(self, guard: Guard, identity: Identity, decision: Decision) -> None:
+        self._place = _place(guard)
+        self._counted = None if self._place is None else _counted(guard, identity)
         self.decision = decision
         self.seen_by = [guard]
 
+    def is_of(self, place: object, caller: object) -> bool:
+        """Whether it was spent there, for that caller."""
+        return self._place == place and self._counted == caller
+
     def stands_in_for(self, guard: Guard) -> bool:
         """Whether `guard` may take this for what it would spend; true once."""
-        if self.cost < guard.cost or guard in self.seen_by or len(self.seen_by) == _LAYERS:
+        cost: Any = self.seen_by[0].cost
+        if cost < guard.cost or guard in self.seen_by or len(self.seen_by) == _LAYERS:
             return False
         self.seen_by.append(guard)
         return True
 
 
 def note_spent(request: MutableMapping[str, Any], guard: Guard, identity: Identity, decision: Decision) -> None:
-    """Notes what `guard` spent for a request."""
-    place = _place(guard)
-    if place is not None:
-        spendings = request.setdefault(_PLACE, {}).setdefault(place, [])
-        spendings.append(_Spending(guard, _counted(guard, identity), decision))
-        del spendings[:-_LAYERS]
+    """Notes what `guard` spent for a request. What that means is found out if another guard asks, as few do."""
+    if callable(guard.key) or type(guard.cost) is not int:
+        return
+    note = guard, identity, decision
+    known = request.get(SPENT)
+    if known is None:
+        request[SPENT] = [note]
+    else:
+        known.append(note)
+        if len(known) > _NOTES:
+            del known[0]
 
 
 def spent(request: MutableMapping[str, Any], guard: Guard, identity: Identity) -> Decision | None:
     """The decision on what was spent for the request that `guard` is asked about, None if it has yet to count it. Asked
     again, it gives None, unless more was spent."""
-    known = request.get(_PLACE)
+    known = request.get(SPENT)
     if not known:
         return None
     place = _place(guard)
-    if place not in known:
+    if place is None:
         return None
     caller = _counted(guard, identity)
-    for spending in known[place]:
-        if spending.caller == caller and spending.stands_in_for(guard):
-            decision: Decision = spending.decision
+    for number, noted in enumerate(known):
+        if isinstance(noted, tuple):
+            noted = known[number] = _Spending(*noted)
+        if noted.is_of(place, caller) and noted.stands_in_for(guard):
+            decision: Decision = noted.decision
             return decision
     return None
 

@@ -15,11 +15,14 @@ from django.test import AsyncClient, AsyncRequestFactory, Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from ratelimit import ConfigurationError, Identity, Limiter, Policy, Rate, Rule
+from ratelimit.guard import Guard
 from ratelimit.paths import PathRule
+from ratelimit.spent import note_spent
 from ratelimit.testing import FakeClock, isolated
+from ratelimit_django import view_ratelimit
 from ratelimit_django.middleware import PathRateLimitMiddleware
 from ratelimit_django.store import DjangoCacheStore
-from tests.django.path_urls import CALLS, SHARED
+from tests.django.path_urls import CALLS, SHARED, atold
 from tests.wire import CountingProxy
 
 OURS = "ratelimit_django.middleware.PathRateLimitMiddleware"
@@ -217,6 +220,14 @@ class TestOnce:
             fetch("/wide")
             assert cache_limiter.peek("WRITE_HEAVY", caller).remaining == 1
             assert cache_limiter.peek(Rate(50, 60), caller, group="tests.django.path_urls.told").limit == 50
+
+    async def test_what_an_asgi_middleware_around_django_has_spent_stands_in_too(self, cache_limiter: Limiter) -> None:
+        caller, request = Identity(ip="127.0.0.1"), AsyncRequestFactory().get("/acategory")
+        around = Guard("WRITE_HEAVY", protocol="http")
+        note_spent(request.scope, around, caller, await around.acheck(caller, ""))
+        view: Any = view_ratelimit("WRITE_HEAVY")(atold)
+        assert (await view(request)).status_code == 200
+        assert cache_limiter.peek("WRITE_HEAVY", caller).remaining == 4
 
     def test_without_the_middleware_a_rule_named_twice_counts_once(self, fetch: Fetch) -> None:
         with override_settings(MIDDLEWARE=[]):

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.core.signals import setting_changed
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory, override_settings
 from django.urls import include, path, re_path
 
 from ratelimit import ConfigurationError, Rule
 from ratelimit.answers import Answer
-from ratelimit.paths import PathRule
+from ratelimit.paths import PathRule, PathRules
+from ratelimit_django import paths as module
 from ratelimit_django.middleware import PathRateLimitMiddleware
 from ratelimit_django.path_checks import check_answer, check_paths
-from ratelimit_django.paths import path_limits
+from ratelimit_django.paths import PathLimits, path_limits
 
 OURS = "ratelimit_django.middleware.PathRateLimitMiddleware"
 
@@ -100,6 +102,20 @@ def test_an_error_names_the_setting_the_entry_and_what_is_wrong(settings: dict[s
         (message,) = check_paths()
         assert (message.id, message.level) == ("ratelimit.E010", 40)
     assert not path_limits()
+
+
+def test_a_setting_that_changes_while_it_is_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Meanwhile(PathLimits):
+        def __init__(self, rules: PathRules) -> None:
+            super().__init__(rules)
+            setting_changed.send(sender=None, setting="RATELIMIT_PATHS", value=None, enter=True)
+
+    with override_settings(RATELIMIT_PATHS=[PathRule("/", "1/m")]):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "PathLimits", Meanwhile)
+            first = path_limits()
+        assert path_limits() is not first
+        assert path_limits() is path_limits()
 
 
 def test_path_rules_in_the_environment_would_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
