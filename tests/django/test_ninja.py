@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("ninja")
 
+from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.test import AsyncClient, Client, override_settings
 from django.urls import path
@@ -30,6 +31,10 @@ from ratelimit_django.ninja import RateLimitThrottle, exception_handler
 from ratelimit_django.store import DjangoCacheStore
 from tests.django.calls import Person
 
+SESSIONS = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+]
 OURS = "ratelimit_django.middleware.PathRateLimitMiddleware"
 
 
@@ -226,6 +231,15 @@ class TestCallers:
             headers = {"authorization": f"Bearer {token}"}
             assert codes("api/awaited/1", 3, how, headers=headers) == [200, 200, 429]
         assert how("api/token").status_code == 401
+
+    @pytest.mark.django_db(transaction=True)
+    async def test_users_of_djangos_sessions_whom_nobody_reads_in_the_loop(self, async_client: AsyncClient) -> None:
+        user = await User.objects.acreate_user("ann")
+        await async_client.aforce_login(user)
+        with override_settings(MIDDLEWARE=[*SESSIONS, OURS], RATELIMIT_PATHS=[PathRule("/api", "WRITE_HEAVY")]):
+            answers = [await async_client.get("/api/acategory") for _ in range(11)]
+        assert [answer.status_code for answer in answers] == [200] * 10 + [429]  # once, and twice as much for users
+        assert answers[0].json()["key"] == f"user:{user.pk}"
 
 
 class TestAsync:

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
 from django.urls import include, path
-from rest_framework.authentication import BaseAuthentication
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.decorators import action, api_view, throttle_classes
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
@@ -30,6 +30,10 @@ from ratelimit.testing import FakeClock, isolated
 from ratelimit_django.rest import RateLimitThrottle, exception_handler
 from ratelimit_django.store import DjangoCacheStore
 
+SESSIONS = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+]
 OURS = "ratelimit_django.middleware.PathRateLimitMiddleware"
 SAID: list[int | None] = []
 
@@ -402,6 +406,16 @@ class TestOnce:
     def test_the_path_rule_and_the_throttle_that_name_one_rule(self) -> None:
         with override_settings(MIDDLEWARE=[OURS], RATELIMIT_PATHS=[PathRule("/api", RateLimits.WRITE_HEAVY)]):
             assert codes("Category", 6) == [200] * 5 + [429]
+
+    @pytest.mark.django_db
+    def test_a_user_of_djangos_sessions(self) -> None:
+        client = APIClient()
+        client.force_login(User.objects.create_user("ann"))
+        view = type("V", (Category,), {"authentication_classes": [SessionAuthentication]}).as_view()
+        urls = type("Urls", (), {"urlpatterns": [path("api/x", view)]})
+        rules = [PathRule("/api", "WRITE_HEAVY")]
+        with override_settings(MIDDLEWARE=[*SESSIONS, OURS], RATELIMIT_PATHS=rules, ROOT_URLCONF=urls):
+            assert [client.get("/api/x").status_code for _ in range(11)] == [200] * 10 + [429]
 
     def test_a_throttle_that_is_another_caller_counts_for_itself(self, cache_limiter: Limiter) -> None:
         with override_settings(MIDDLEWARE=[OURS], RATELIMIT_PATHS=[PathRule("/api", "WRITE_HEAVY")]):
