@@ -3,21 +3,22 @@
 Rules:
 - The body is the error envelope (`RATELIMIT_ERRORS=json`) or problem details after RFC 9457 (`problem`).
 - No cache keeps it, and scripts of other origins may read its headers.
-- `RATELIMIT_ANSWER` names a function `(decision, answer)` that gives what is sent instead: the one place to replace it.
+- `RATELIMIT_ANSWER` names a plain function `(decision, answer)` that gives what is sent instead: the one place to replace it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
+from inspect import iscoroutinefunction
 from typing import Any, Final, NamedTuple
 
 from ratelimit.decision import Decision
 from ratelimit.errors import ConfigurationError
-from ratelimit.headers import error_body
+from ratelimit.headers import error_body, policy_names
 from ratelimit.settings import Settings
 
 PROBLEM_TYPE: Final = "https://iana.org/assignments/http-problem-types#quota-exceeded"
@@ -55,12 +56,14 @@ def denied_answer(decision: Decision, settings: Settings, request_id: str | None
 def problem_details(decision: Decision, request_id: str | None = None) -> dict[str, Any]:
     """The denial as problem details (RFC 9457), with the members that the rate-limit headers' draft gives this type."""
     error = error_body(decision, request_id)["error"]
+    shown = [part for part in decision.parts if part.enforced]
+    names = policy_names(shown)
     found = {
         "type": PROBLEM_TYPE,
         "title": "Quota exceeded",
         "status": 429,
         "detail": error["message"],
-        "violated-policies": [part.rule for part in decision.parts if part.enforced and not part.outcome.allowed],
+        "violated-policies": [name for name, part in zip(names, shown, strict=True) if not part.outcome.allowed],
         "code": error["code"],
         "retry_after_ms": error["details"]["retry_after_ms"],
     }
@@ -81,7 +84,12 @@ def request_id(value_of: Callable[[str], str | None]) -> str | None:
 
 def replacement(answer: str | Replacement | None) -> Replacement | None:
     """What `RATELIMIT_ANSWER` names. Raises `ConfigurationError` when it names nothing that can be called."""
-    return _imported(answer) if isinstance(answer, str) and answer else answer or None
+    found = _imported(answer) if isinstance(answer, str) and answer else answer or None
+    if iscoroutinefunction(found):
+        raise ConfigurationError(
+            f"RATELIMIT_ANSWER={answer!r} is async; it must be a plain function (decision, answer)"
+        )
+    return found
 
 
 @lru_cache(maxsize=16)
@@ -89,7 +97,7 @@ def _imported(path: str) -> Replacement:
     module, _, name = path.rpartition(".")
     try:
         found = getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # the module is the application's: anything may go wrong in it
         raise ConfigurationError(f"RATELIMIT_ANSWER={path!r} cannot be imported: {error}") from error
     if not callable(found):
         raise ConfigurationError(f"RATELIMIT_ANSWER={path!r} is not callable")
@@ -103,6 +111,22 @@ def _content(decision: Decision, settings: Settings, request_id: str | None) -> 
 
 
 def _checked(given: object, settings: Settings) -> Answer:
-    if isinstance(given, Answer) and isinstance(given.body, bytes):
+    if isinstance(given, Answer) and _can_be_sent(given):
         return given
-    raise ConfigurationError(f"RATELIMIT_ANSWER={settings.answer!r} gave {given!r}; it must give an Answer")
+    raise ConfigurationError(
+        f"RATELIMIT_ANSWER={settings.answer!r} gave {given!r}; it must give an Answer: a status from 200 to 599, headers "
+        "as texts of one line, a body as bytes"
+    )
+
+
+def _can_be_sent(answer: Answer) -> bool:
+    status, headers, body = answer
+    if type(status) is not int or not 200 <= status <= 599 or not isinstance(body, bytes):
+        return False
+    return isinstance(headers, Mapping) and all(
+        map(_is_header_text, (text for line in headers.items() for text in line))
+    )
+
+
+def _is_header_text(text: object) -> bool:
+    return isinstance(text, str) and not set(text) & set("\r\n\0") and all(ord(one) < 256 for one in text)

@@ -23,6 +23,8 @@ SETTING_NAMES = frozenset(
         "KEY_PREFIX",
         "PATHS",
         "PATHS_EXEMPT",
+        "PATHS_FORMATS",
+        "PATHS_IGNORE_CASE",
         "POLICY_FILE",
         "PROXIES_COUNT",
         "STORE",

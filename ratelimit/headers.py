@@ -38,7 +38,7 @@ def response_headers(decision: Decision, style: str = "none") -> dict[str, str]:
             headers["X-RateLimit-Reset"] = str(whole_seconds(outcome.reset_after_us))
         elif style == "ietf" and decision.binding.enforced:
             shown = [part for part in decision.parts if part.enforced]
-            names = _names(shown)
+            names = [_quoted(name) for name in policy_names(shown)]
             headers["RateLimit-Policy"] = ", ".join(map(_policy, names, shown))
             headers["RateLimit"] = ", ".join(map(_state, names, shown))
     return headers
@@ -71,12 +71,13 @@ def _state(name: str, part: Part) -> str:
     return f"{name};r={part.outcome.remaining};t={whole_seconds(part.outcome.reset_after_us)}"
 
 
-def _names(parts: Sequence[Part]) -> list[str]:
-    """The rules' names, different for each part: a rule with several rates adds their windows."""
+def policy_names(parts: Sequence[Part]) -> list[str]:
+    """What headers and problem details call the rates of `parts`, different for each: a rule with several adds their
+    windows."""
     if len(parts) == 1:
-        return [_quoted(parts[0].rule)]
+        return [parts[0].rule]
     rules = [part.rule for part in parts]
-    return [_quoted(part.rule if rules.count(part.rule) == 1 else f"{part.rule}-{part.rate.window}s") for part in parts]
+    return [part.rule if rules.count(part.rule) == 1 else f"{part.rule}-{part.rate.window}s" for part in parts]
 
 
 def _quoted(name: str) -> str:

@@ -2,115 +2,110 @@
 
 Rules:
 - A rule's prefix matches whole segments of the path that the router sees: `/api` means `/api` and `/api/x`, not `/apis`.
-- The longest matching prefix decides; of equally long ones that with a host, then that with methods.
+- The longest matching prefix decides; of equally long ones that with the more exact host, then that with methods.
 - Every spelling that a router may take for a path meets the path's rule: slashes too many, one at the end, a line end.
   An exemption holds for the plain spelling alone.
 - Methods are compared in capitals, and GET means HEAD too: frameworks answer it by the same code.
+- What two rules mean at once is an error when they are put together.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from ratelimit.categories import Category
-from ratelimit.engine import Limiter
 from ratelimit.errors import ConfigurationError
-from ratelimit.guard import Attributes, Guard
-from ratelimit.identity import Identity
-from ratelimit.plan import RuleLike
-from ratelimit.rates import Rate
-from ratelimit.rules import Policy, Rule
+from ratelimit.path_rule import PathRule
+from ratelimit.spelling import Segments, folded, plain_prefix, spelled, without_format
 
-_METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
-_HOST: Final = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
-Segments = tuple[str, ...]
+__all__ = ["PathRule", "PathRules", "bare_host", "is_preflight"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PathRule:
-    """A limit on the requests below `prefix`.
+class _Place:
+    """What holds at one prefix."""
 
-    `rule` is a category, a `Rule`, a `Policy`, or the name of one, whose budget is shared with every place that names it; or
-    a rate (`"100/m"`, a `Rate`) with a budget of this rule's own, under `name` (by default methods, host and prefix).
-    `methods` (one name or several) and `hosts` (`example.com`, `*.example.com`) restrict it; hosts are what the client says,
-    so let the server or the framework refuse those that are not yours. `key`, `cost` and `attributes` are as in `Guard`.
+    __slots__ = ("exempt", "rules")
 
-    Raises `ConfigurationError` for what cannot be used.
-    """
+    def __init__(self) -> None:
+        self.rules: list[PathRule] = []
+        self.exempt: Segments | None = None
 
-    prefix: str
-    rule: RuleLike
-    name: str = ""
-    methods: str | Iterable[str] = ()
-    hosts: str | Iterable[str] = ()
-    key: str | Callable[..., str | Identity] = "user_or_ip"
-    cost: int | Callable[..., int] = 1
-    attributes: Attributes | None = None
-
-    def __post_init__(self) -> None:
-        _segments_of(self.prefix)
-        if not isinstance(self.rule, (str, Category, Rate, Rule, Policy)):
-            raise ConfigurationError(f"path rule {self.prefix!r}: {self.rule!r} is neither a rule nor a rate")
-        object.__setattr__(self, "methods", _methods(self.prefix, self.methods))
-        object.__setattr__(self, "hosts", _hosts(self.prefix, self.hosts))
-        if not self.name:
-            words = [",".join(sorted(self.methods)), ",".join(sorted(self.hosts)) + self.prefix]
-            object.__setattr__(self, "name", " ".join(filter(None, words)))
-        self.guard()
-
-    def guard(
-        self, facts: Callable[..., Mapping[str, Any]] | None = None, protocol: str = "", limiter: Limiter | None = None
-    ) -> Guard:
-        """The limit itself, for an adapter: see `Guard`."""
-        own = isinstance(self.rule, Rate) or (isinstance(self.rule, str) and "/" in self.rule)
-        return Guard(
-            None if own else self.rule,
-            rate=self.rule if own else None,
-            group=f"path:{self.name}" if own else None,
-            key=self.key,
-            cost=self.cost,
-            attributes=self.attributes,
-            facts=facts,
-            protocol=protocol,
-            limiter=limiter,
-        )
+    def find(self, method: str, host: str) -> PathRule | None:
+        """Its rule for a request, the more exact one of several."""
+        found: PathRule | None = None
+        best = (-1, False)
+        for rule in self.rules:
+            fit = _fit(rule, method, host)
+            if fit is not None and fit > best:
+                found, best = rule, fit
+        return found
 
 
 class PathRules:
-    """Which of some rules means a request. `exempt` are prefixes below which none does, but for longer ones' rules."""
+    """Which of some rules means a request. `exempt` are prefixes below which none does, but for longer ones' rules.
 
-    __slots__ = ("_by_segments", "_longest", "rules")
+    Say `ignore_case=True` if the router takes `/Login` for `/login`, and `formats=True` if it takes `/login.json` for it: a
+    spelling that is served and not known here would meet another rule. Neither makes an exemption hold for more.
 
-    def __init__(self, rules: Iterable[PathRule], exempt: Iterable[str] = ()) -> None:
+    Raises `ConfigurationError` for rules that mean the same requests or share a name, and for an exemption that never holds.
+    """
+
+    __slots__ = ("_formats", "_ignore_case", "_longest", "_places", "has_hosts", "rules")
+
+    def __init__(
+        self,
+        rules: Iterable[PathRule],
+        exempt: Iterable[str] = (),
+        *,
+        ignore_case: bool = False,
+        formats: bool = False,
+    ) -> None:
+        self._ignore_case = ignore_case
+        self._formats = formats
+        self._places: dict[Segments, _Place] = {}
         self.rules = tuple(rules)
-        self._by_segments: dict[Segments, list[PathRule | None]] = {}
         for one in self.rules:
             if not isinstance(one, PathRule):
                 raise ConfigurationError(f"path rule {one!r}: expected PathRule('/prefix', rule)")
-            self._by_segments.setdefault(_segments_of(one.prefix), []).append(one)
-        for segments, found in self._by_segments.items():
-            found.sort(key=_rank, reverse=True)
-            _refuse_doubles("/" + "/".join(segments), [one for one in found if one is not None])
-        for prefix in [exempt] if isinstance(exempt, str) else exempt:
-            self._by_segments.setdefault(_segments_of(prefix), []).append(None)
-        self._longest = max(map(len, self._by_segments), default=0)
+            self._place(one.prefix).rules.append(one)
+        for prefix in _exemptions(exempt):
+            self._place(prefix).exempt = plain_prefix(prefix)
+        for place in self._places.values():
+            _refuse_doubles(place)
+        _refuse_namesakes(self.rules)
+        self._longest = max(map(len, self._places), default=0)
+        self.has_hosts = any(one.hosts for one in self.rules)
 
     def find(self, path: str, method: str, host: str = "") -> PathRule | None:
-        """The rule for a request, None if nothing limits it. `method` is empty for a WebSocket handshake, which only rules
-        without methods mean."""
-        segments, plain = _spelled(path)
+        """The rule for a request, None if nothing limits it. `path` is what the router is given: decoded, without what the
+        application is mounted under. `method` is empty for a WebSocket handshake, which only rules without methods mean."""
+        if not self._places:
+            return None
+        segments, plain = spelled(path)
         method, host = method.upper(), bare_host(host)
-        for length in range(min(len(segments), self._longest), -1, -1):
-            for one in self._by_segments.get(segments[:length], ()):
-                if one is None:
-                    if plain:
-                        return None
-                elif _means(one, method, host):
-                    return one
+        for prefix in self._prefixes(segments):
+            place = self._places.get(prefix)
+            if place is None:
+                continue
+            found = place.find(method, host)
+            if found is not None:
+                return found
+            # An exemption is for what is written as it is, its case included.
+            if place.exempt is not None and plain and segments[: len(place.exempt)] == place.exempt:
+                return None
         return None
+
+    def _place(self, prefix: str) -> _Place:
+        segments = plain_prefix(prefix)
+        return self._places.setdefault(folded(segments) if self._ignore_case else segments, _Place())
+
+    def _prefixes(self, segments: Segments) -> Iterable[Segments]:
+        """The prefixes of a path, the longest first."""
+        known = folded(segments) if self._ignore_case else segments
+        for length in range(min(len(known), self._longest), -1, -1):
+            yield known[:length]
+            if self._formats and length and length == len(known):
+                yield without_format(known)
 
 
 def is_preflight(method: str, header: Callable[[str], str | None]) -> bool:
@@ -130,62 +125,65 @@ def bare_host(host: str) -> str:
     return host.partition("]")[0] + "]"
 
 
-def _spelled(path: str) -> tuple[Segments, bool]:
-    """The segments of a path, and whether this is its plain spelling."""
-    # A pattern that ends in "$" takes a line end as well, as many routers' do.
-    parts = path.rstrip("\r\n").split("/")
-    segments = tuple([part for part in parts if part])
-    return segments, len(parts) - len(segments) <= 1 + (len(parts) > 1 and not parts[-1]) and not path.endswith("\n")
-
-
-def _segments_of(prefix: object) -> Segments:
-    if not isinstance(prefix, str) or not prefix.startswith("/"):
-        raise ConfigurationError(f"path {prefix!r}: write it from the root of the application, as in '/api/login'")
-    segments, plain = _spelled(prefix)
-    if not plain or set(prefix) & set("?#*{}<>"):
-        raise ConfigurationError(f"path {prefix!r}: a prefix is plain segments, without patterns and doubled slashes")
-    return segments
-
-
-def _methods(prefix: str, given: str | Iterable[str]) -> frozenset[str]:
-    names = [given] if isinstance(given, str) else list(given)
-    for name in names:
-        if not isinstance(name, str) or not _METHOD.fullmatch(name.upper()):
-            raise ConfigurationError(f"path rule {prefix!r}: method {name!r} is not the name of one, as in 'POST'")
-    return frozenset(name.upper() for name in names)
-
-
-def _hosts(prefix: str, given: str | Iterable[str]) -> frozenset[str]:
-    hosts = [given] if isinstance(given, str) else list(given)
-    for host in hosts:
-        if not isinstance(host, str) or not _HOST.fullmatch(host.lower()):
-            raise ConfigurationError(f"path rule {prefix!r}: host {host!r}: write 'example.com' or '*.example.com'")
-    return frozenset(host.lower() for host in hosts)
-
-
-def _rank(rule: PathRule | None) -> tuple[bool, bool]:
-    assert rule is not None
-    return bool(rule.hosts), bool(rule.methods)
-
-
-def _refuse_doubles(prefix: str, rules: list[PathRule]) -> None:
-    """Raises `ConfigurationError` if two rules may mean one request and neither comes before the other."""
-    for number, one in enumerate(rules):
-        for other in rules[number + 1 :]:
-            if _rank(one) == _rank(other) and _meet(one.methods, other.methods) and _meet(one.hosts, other.hosts):
-                raise ConfigurationError(
-                    f"path rules {one.name!r} and {other.name!r} mean the same requests below {prefix!r}; leave one out, "
-                    "or tell them apart by methods= or hosts="
-                )
-
-
-def _meet(one: Any, other: Any) -> bool:
-    return not one or not other or not one.isdisjoint(other)
-
-
-def _means(rule: PathRule, method: str, host: str) -> bool:
+def _fit(rule: PathRule, method: str, host: str) -> tuple[int, bool] | None:
+    """How exactly a rule means a request, None if it does not."""
     methods: Any = rule.methods
     hosts: Any = rule.hosts
     if methods and method not in methods and not (method == "HEAD" and "GET" in methods):
+        return None
+    if not hosts:
+        return 0, bool(methods)
+    if host in hosts:
+        return len(host) + 1, bool(methods)
+    return max(
+        ((len(one), bool(methods)) for one in hosts if one[0] == "*" and host.endswith(one[1:])),
+        default=None,
+    )
+
+
+def _exemptions(given: Iterable[str]) -> list[str]:
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, Iterable):
+        return list(given)
+    raise ConfigurationError(f"exempt paths {given!r}: expected several, as in ['/static', '/health']")
+
+
+def _refuse_doubles(place: _Place) -> None:
+    """Raises `ConfigurationError` if two rules of a prefix may mean one request and neither comes before the other."""
+    for number, one in enumerate(place.rules):
+        for other in place.rules[number + 1 :]:
+            if _mean_the_same(one, other):
+                raise ConfigurationError(
+                    f"path rules {one.name!r} and {other.name!r} mean the same requests below {one.prefix!r}; leave one "
+                    "out, or tell them apart by methods= (GET means HEAD too) or hosts="
+                )
+        if place.exempt is not None and not one.methods and not one.hosts:
+            raise ConfigurationError(f"path {one.prefix!r} has a rule and is exempt; leave one out")
+
+
+def _mean_the_same(one: PathRule, other: PathRule) -> bool:
+    # One with methods comes before one without, and so does the more exact of two different hosts.
+    if bool(one.methods) != bool(other.methods) or bool(one.hosts) != bool(other.hosts):
         return False
-    return not hosts or host in hosts or any(one[0] == "*" and host.endswith(one[1:]) for one in hosts)
+    return _meet(_answered(one.methods), _answered(other.methods)) and _meet(one.hosts, other.hosts)
+
+
+def _answered(methods: Any) -> frozenset[str]:
+    found = frozenset(methods)
+    return found | {"HEAD"} if "GET" in found else found
+
+
+def _meet(one: Any, other: Any) -> bool:
+    return not one or not one.isdisjoint(other)
+
+
+def _refuse_namesakes(rules: Iterable[PathRule]) -> None:
+    """Raises `ConfigurationError` for two rates of one name, which would spend one budget."""
+    named: dict[str, PathRule] = {}
+    for one in rules:
+        if one.counts_apart and named.setdefault(one.name, one) is not one:
+            raise ConfigurationError(
+                f"path rules {named[one.name].prefix!r} and {one.prefix!r} are both called {one.name!r}; give each a name= of "
+                "its own, or, to share one budget, give both the same Rule or category"
+            )

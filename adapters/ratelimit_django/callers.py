@@ -17,7 +17,7 @@ from ratelimit_django.references import Reference, is_path
 ViewKey = str | Callable[..., Any] | None
 """A strategy's name, `header:NAME`, `get:NAME`, `post:NAME`, a dotted path or a callable `(group, request)`."""
 
-_USER_STRATEGIES: Final = frozenset({"user_or_ip", "user"})
+USER_STRATEGIES: Final = frozenset({"user_or_ip", "user"})
 _SOURCES: Final[dict[str, Callable[[HttpRequest, str], str | None]]] = {
     "header": lambda request, name: request.headers.get(name),
     "get": lambda request, name: request.GET.get(name),
@@ -36,7 +36,7 @@ class Caller:
     @property
     def needs_user(self) -> bool:
         """Whether the caller cannot be told without the user."""
-        return self.value is None and self.strategy in _USER_STRATEGIES
+        return self.value is None and self.strategy in USER_STRATEGIES
 
     def of(self, request: HttpRequest, identity: Identity) -> Identity:
         """`identity`, counted under the request's value if that is what this limit counts by.

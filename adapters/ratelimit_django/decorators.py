@@ -12,7 +12,7 @@ from ratelimit.guard import Attributes
 from ratelimit.plan import RuleLike
 from ratelimit_django.callers import ViewKey
 from ratelimit_django.groups import DefaultGroup
-from ratelimit_django.limits import UNSET, Limit, ViewRate
+from ratelimit_django.limits import UNSET, Limit, ViewRate, view_limit
 from ratelimit_django.methods import ALL, UNSAFE
 from ratelimit_django.responses import add_headers, adenied_response, denied_response, is_async
 
@@ -47,7 +47,7 @@ def view_ratelimit(
 
     Raises `ConfigurationError` for anything of this that cannot be used, when the view is decorated.
     """
-    limit = Limit(
+    limit = view_limit(
         rule, key=key, rate=rate, group=group, method=method, cost=cost, attributes=attributes, limiter=limiter
     )
 
@@ -98,19 +98,19 @@ class _Limited:
     def _call(self, request: Any, group: str, args: Any, kwargs: Any) -> Any:
         decision = self._limit.check(request, group)
         if self._block and _denied(decision):
-            return denied_response(request, decision, self._limit.headers)
+            return denied_response(request, decision, settings=self._limit.settings)
         return self._with_headers(self._view(*args, **kwargs), request)
 
     async def _acall(self, request: Any, group: str, args: Any, kwargs: Any) -> Any:
         decision = await self._limit.acheck(request, group)
         if self._block and _denied(decision):
-            return await adenied_response(request, decision, self._limit.headers)
+            return await adenied_response(request, decision, settings=self._limit.settings)
         response = self._view(*args, **kwargs)
         return self._with_headers(await response if isawaitable(response) else response, request)
 
     def _with_headers(self, response: Any, request: Any) -> Any:
         decision: Decision | None = request.limit_decision
-        return response if decision is None else add_headers(response, decision, self._limit.headers)
+        return response if decision is None else add_headers(response, decision, self._limit.settings.headers)
 
 
 def _denied(decision: Decision | None) -> TypeGuard[Decision]:

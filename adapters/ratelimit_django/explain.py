@@ -22,6 +22,7 @@ from ratelimit.explain import aexplain, explain, known_rule
 from ratelimit.explanation import Explanation
 from ratelimit.paths import PathRules
 from ratelimit_django.identity import afound_user, request_headers
+from ratelimit_django.paths import path_limits
 
 Paths = PathRules | Callable[[], PathRules | None] | None
 """The project's path rules, or a function that gives them when they are asked for."""
@@ -58,7 +59,7 @@ async def aexplain_view(request: HttpRequest, paths: Paths = None) -> HttpRespon
 
 def configured_paths() -> PathRules | None:
     """The path rules of the project's settings, for a view that is given none."""
-    return None
+    return path_limits().rules
 
 
 def _limiter() -> Limiter:

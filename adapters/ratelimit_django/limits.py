@@ -1,8 +1,8 @@
-"""One limit on views: whom it counts, when, and what it notes on the request."""
+"""One limit on requests: whom it counts, when, and what it notes on the request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from itertools import count
 from typing import Any, Final
 
@@ -11,11 +11,13 @@ from django.http import HttpRequest
 
 from ratelimit import Category, ConfigurationError, Decision, Identity, Limiter, Policy, Rate, Rule
 from ratelimit.guard import RULES, Attributes, Guard
+from ratelimit.paths import PathRule
 from ratelimit.plan import RuleLike
 from ratelimit.settings import Settings
-from ratelimit_django.callers import Caller, ViewKey, parse_key
+from ratelimit.spent import note_spent, spent
+from ratelimit_django.callers import USER_STRATEGIES, Caller, ViewKey, parse_key
 from ratelimit_django.identity import arequest_identity, request_identity
-from ratelimit_django.methods import counted_methods
+from ratelimit_django.methods import ALL, counted_methods
 from ratelimit_django.references import Reference, is_path
 
 ViewRate = RuleLike | tuple[int, int] | Callable[..., Any] | None
@@ -32,56 +34,40 @@ _numbers = count(1)
 
 
 class Limit:
-    """What `view_ratelimit` was told. Raises `ConfigurationError` for what cannot be used."""
+    """A guard that is asked about requests. `value` is the part of a request that it counts by, if any; `methods` are those
+    that it counts, None for all."""
 
     def __init__(
         self,
-        rule: RuleLike | None,
+        guard: Guard,
         *,
-        key: ViewKey,
-        rate: ViewRate,
-        group: str | None,
-        method: str | Iterable[str],
-        cost: int | Callable[..., int],
-        attributes: Attributes | None = None,
-        limiter: Limiter | None,
+        value: Caller | None = None,
+        methods: frozenset[str] | None = None,
+        needs_user: bool = True,
     ) -> None:
         self.number = next(_numbers)
-        _refuse_async(key=key, rate=rate, cost=cost, attributes=attributes)
-        if rule is not None and not isinstance(rule, (str, Category, Rate, Rule, Policy)):
-            raise ConfigurationError(f"{rule!r} is not a category; write @view_ratelimit(rate='10/m') above the view")
-        self._methods = counted_methods(method)
-        self._caller = parse_key(key)
-        self._guard = Guard(
-            rule,
-            rate=_guard_rate(rate, self._caller),
-            key=self._caller.strategy,
-            group=group,
-            cost=cost,
-            attributes=attributes,
-            facts=_facts,
-            protocol=PROTOCOL,
-            limiter=limiter,
-        )
-        limit = self._guard.rule or self._guard.rate
-        _refuse_value(self._caller, limit)
-        if isinstance(limit, (Rule, Policy)):
-            self._needs_user = any(map(_needs_user, Policy(limit)))
-        else:
-            self._needs_user = self._caller.needs_user or not isinstance(limit, Rate)
+        self._guard = guard
+        self._value = value
+        self._methods = methods
+        self._needs_user = needs_user
 
     @property
-    def headers(self) -> str:
-        """The style of the limit headers."""
-        return self._guard.limiter.settings.headers
+    def settings(self) -> Settings:
+        """The settings that hold for it now."""
+        return self._guard.limiter.settings
 
     def check(self, request: HttpRequest, group: str) -> Decision | None:
         """The decision on `request`, noted on it; None where this limit does not count it."""
         settings = self._guard.limiter.settings
         if not self._counts(request, settings):
             return note(request, None)
-        identity = request_identity(request, settings=settings, user=self._needs_user)
-        return note(request, self._guard.check(*self._asked(request, group, identity), request))
+        asked = self._asked(request, group, request_identity(request, settings=settings, user=self._needs_user))
+        holder = _standing_for(request)
+        decision = spent(holder, self._guard, asked[0])
+        if decision is None:
+            decision = self._guard.check(*asked, request)
+            note_spent(holder, self._guard, asked[0], decision)
+        return note(request, decision)
 
     async def acheck(self, request: HttpRequest, group: str) -> Decision | None:
         """`check` for an event loop."""
@@ -89,7 +75,28 @@ class Limit:
         if not self._counts(request, settings):
             return note(request, None)
         identity = await arequest_identity(request, settings=settings, user=self._needs_user)
-        return note(request, await self._guard.acheck(*self._asked(request, group, identity), request))
+        asked = self._asked(request, group, identity)
+        holder = _standing_for(request)
+        decision = spent(holder, self._guard, asked[0])
+        if decision is None:
+            decision = await self._guard.acheck(*asked, request)
+            note_spent(holder, self._guard, asked[0], decision)
+        return note(request, decision)
+
+    def look(self, request: HttpRequest, group: str) -> Decision | None:
+        """What `check` would decide, noted on the request; nothing is taken."""
+        settings = self._guard.limiter.settings
+        if not self._counts(request, settings):
+            return note(request, None)
+        asked = self._asked(request, group, request_identity(request, settings=settings, user=self._needs_user))
+        call = self._guard.call(*asked, request)
+        if call is None:
+            return note(request, None)
+        rule, identity, group_of_call, cost, key, _ = call
+        found = self._guard.limiter.peek(
+            rule, identity, key=key, cost=cost, group=group_of_call, protocol=self._guard.protocol
+        )
+        return note(request, found)
 
     def _counts(self, request: HttpRequest, settings: Settings) -> bool:
         return not settings.disable and (self._methods is None or request.method in self._methods)
@@ -97,7 +104,60 @@ class Limit:
     def _asked(self, request: HttpRequest, group: str, identity: Identity) -> tuple[Identity, str, str]:
         """The caller, where a rate counts, and what callables are told of that."""
         group = self._guard.group or group
-        return identity if self._caller.value is None else self._caller.of(request, identity), group, group
+        return identity if self._value is None else self._value.of(request, identity), group, group
+
+
+def view_limit(
+    rule: RuleLike | None,
+    *,
+    key: ViewKey = None,
+    rate: ViewRate = UNSET,
+    group: str | None = None,
+    method: str | Iterable[str] = ALL,
+    cost: int | Callable[..., int] = 1,
+    attributes: Attributes | None = None,
+    limiter: Limiter | None = None,
+) -> Limit:
+    """What `view_ratelimit` was told. Raises `ConfigurationError` for what cannot be used."""
+    _refuse_async(key=key, rate=rate, cost=cost, attributes=attributes)
+    if rule is not None and not isinstance(rule, (str, Category, Rate, Rule, Policy)):
+        raise ConfigurationError(f"{rule!r} is not a category; write @view_ratelimit(rate='10/m') above the view")
+    caller = parse_key(key)
+    guard = Guard(
+        rule,
+        rate=_guard_rate(rate, caller),
+        key=caller.strategy,
+        group=group,
+        cost=cost,
+        attributes=attributes,
+        facts=_facts,
+        protocol=PROTOCOL,
+        limiter=limiter,
+    )
+    value = None if caller.value is None else caller
+    _refuse_value(caller, guard.rule or guard.rate)
+    return Limit(guard, value=value, methods=counted_methods(method), needs_user=_of_users(guard, caller.needs_user))
+
+
+def path_limit(rule: PathRule) -> Limit:
+    """The limit of a path rule."""
+    guard = rule.guard(_facts, PROTOCOL)
+    return Limit(guard, needs_user=_of_users(guard, isinstance(guard.key, str) and guard.key in USER_STRATEGIES))
+
+
+def _of_users(guard: Guard, key_needs_user: bool) -> bool:
+    """Whether the user has to be read before the guard is asked."""
+    limit = guard.rule or guard.rate
+    if isinstance(limit, (Rule, Policy)):
+        return any(map(_needs_user, Policy(limit)))
+    return key_needs_user or not isinstance(limit, Rate)
+
+
+def _standing_for(request: Any) -> MutableMapping[str, Any]:
+    """What stands for the request in every layer: the ASGI scope, else the WSGI environ."""
+    scope = getattr(request, "scope", None)
+    found: MutableMapping[str, Any] = scope if isinstance(scope, MutableMapping) else request.META
+    return found
 
 
 def note(request: Any, decision: Decision | None) -> Decision | None:
@@ -108,6 +168,7 @@ def note(request: Any, decision: Decision | None) -> Decision | None:
     """
     if decision is not None and not decision.counted:
         decision = None
+    request = getattr(request, "_request", request)  # Django's, behind that of Django REST framework
     limited = decision is not None and not decision.allowed
     request.limited = limited or getattr(request, "limited", False)
     strictest = _stricter(getattr(request, "limit_decision", None), decision)

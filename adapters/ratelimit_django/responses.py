@@ -2,52 +2,53 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
 from typing import Any, Final, TypeVar
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from ratelimit import Decision, RateLimitExceeded
-from ratelimit.headers import error_body
+from ratelimit import Decision, RateLimitExceeded, get_limiter
+from ratelimit.answers import denied_answer, request_id
+from ratelimit.settings import Settings
 from ratelimit_django.conf import denial_view
 
 T = TypeVar("T")
 
-_REQUEST_ID_HEADERS: Final = ("X-Request-ID", "X-Correlation-ID")
-_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+/=@-]{0,127}")
+_COMPLETE: Final = "_ratelimit_complete"
+"""Marks a response that has all its headers: `RATELIMIT_ANSWER` may have left some out."""
 _DENIED: Final = frozenset({429, 503})
 
 
-def denied_response(request: HttpRequest, decision: Decision, style: str = "none") -> HttpResponseBase:
-    """The answer to a denied request: that of `RATELIMIT_VIEW`, else status 429 and the error as JSON.
+def denied_response(request: HttpRequest, decision: Decision, *, settings: Settings | None = None) -> HttpResponseBase:
+    """The answer to a denied request: that of `RATELIMIT_VIEW`, else that of every adapter: status 429 and the error as JSON
+    or problem details, unless `RATELIMIT_ANSWER` says otherwise.
 
-    `style` is that of the limit headers ("none", "ietf" or "x").
+    `settings` are those of the process's limiter unless given; they say which limit headers there are.
     """
+    settings = settings or get_limiter().settings
     view = denial_view()
     if view is None:
-        response: HttpResponseBase = _too_many_requests(request, decision)
-    elif is_async(view):
-        response = async_to_sync(view)(request, RateLimitExceeded(decision))
-    else:
-        response = view(request, RateLimitExceeded(decision))
-    return add_headers(response, decision, style)
+        return _answered(request, decision, settings)
+    view = async_to_sync(view) if is_async(view) else view
+    response: HttpResponseBase = view(request, RateLimitExceeded(decision))
+    return add_headers(response, decision, settings.headers)
 
 
-async def adenied_response(request: HttpRequest, decision: Decision, style: str = "none") -> HttpResponseBase:
+async def adenied_response(
+    request: HttpRequest, decision: Decision, *, settings: Settings | None = None
+) -> HttpResponseBase:
     """`denied_response` for an async view."""
+    settings = settings or get_limiter().settings
     view = denial_view()
     if view is None:
-        response: HttpResponseBase = _too_many_requests(request, decision)
-    elif is_async(view):
-        response = await view(request, RateLimitExceeded(decision))
-    else:
-        response = await sync_to_async(view)(request, RateLimitExceeded(decision))
-    return add_headers(response, decision, style)
+        return _answered(request, decision, settings)
+    view = view if is_async(view) else sync_to_async(view)
+    response: HttpResponseBase = await view(request, RateLimitExceeded(decision))
+    return add_headers(response, decision, settings.headers)
 
 
 def add_headers(response: T, decision: Decision, style: str) -> T:
@@ -57,16 +58,23 @@ def add_headers(response: T, decision: Decision, style: str) -> T:
     """
     if decision.allowed and style == "none":  # most responses say nothing of a limit
         return response
-    if not isinstance(response, HttpResponseBase):
+    if not isinstance(response, HttpResponseBase) or hasattr(response, _COMPLETE):
         return response
     refused = response.status_code in _DENIED
-    for name, value in decision.headers(style).items():
+    shown = decision.headers(style)
+    for name, value in shown.items():
         if refused or name != "Retry-After":
             response.headers.setdefault(name, value)
     if refused and not decision.allowed:
         response.headers.setdefault("Cache-Control", "no-store")
-        response.headers.setdefault("Access-Control-Expose-Headers", "Retry-After")
+        response.headers.setdefault("Access-Control-Expose-Headers", ", ".join(shown) or "Retry-After")
     return response
+
+
+def header_of(request: HttpRequest, name: str) -> str | None:
+    """The value of a request's header, None without one."""
+    value: str | None = request.META.get(f"HTTP_{name.upper().replace('-', '_')}")
+    return value
 
 
 def is_async(view: Callable[..., Any]) -> bool:
@@ -77,14 +85,8 @@ def is_async(view: Callable[..., Any]) -> bool:
     return not isinstance(view, (FunctionType, partial)) and iscoroutinefunction(type(view).__call__)
 
 
-def _too_many_requests(request: HttpRequest, decision: Decision) -> JsonResponse:
-    return JsonResponse(error_body(decision, _request_id(request)), status=429)
-
-
-def _request_id(request: HttpRequest) -> str | None:
-    """The id that a proxy or a middleware gave the request; None if it is missing or looks like anything else."""
-    for name in _REQUEST_ID_HEADERS:
-        value = request.META.get(f"HTTP_{name.upper().replace('-', '_')}")
-        if isinstance(value, str) and _REQUEST_ID.fullmatch(value):
-            return value
-    return None
+def _answered(request: HttpRequest, decision: Decision, settings: Settings) -> HttpResponse:
+    status, headers, body = denied_answer(decision, settings, request_id(partial(header_of, request)))
+    response = HttpResponse(body, status=status, headers=headers)
+    setattr(response, _COMPLETE, True)
+    return response

@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from django.test import override_settings
 
 import ratelimit_django.checks
+import ratelimit_django.path_checks
 from ratelimit_django import view_ratelimit
 from ratelimit_django.checks import check_caches
 from tests.django.calls import ok
@@ -184,10 +185,10 @@ def rate(group: str, request: HttpRequest) -> str:
 
 
 def test_the_documentation_lists_every_check() -> None:
-    listed = {
-        *re.findall(r"`(ratelimit\.[EW]\d{3})`", ratelimit_django.checks.__doc__ or ""),
-    }
-    source = Path(ratelimit_django.checks.__file__).read_text()
     page = (Path(__file__).parents[2] / "docs" / "django.md").read_text()
-    assert set(re.findall(r'"(ratelimit\.[EW]\d{3})"', source)) == listed
-    assert set(re.findall(r"`(ratelimit\.[EW]\d{3})`", page)) == listed
+    every = set()
+    for module in (ratelimit_django.checks, ratelimit_django.path_checks):
+        listed = set(re.findall(r"`(ratelimit\.[EW]\d{3})`", module.__doc__ or ""))
+        assert set(re.findall(r'"(ratelimit\.[EW]\d{3})"', Path(module.__file__).read_text())) == listed
+        every |= listed
+    assert set(re.findall(r"`(ratelimit\.[EW]\d{3})`", page)) == every

@@ -71,7 +71,7 @@ def test_every_kind_of_view_under_both_handlers(fetch: Callable[..., Answer], pa
     assert [(status, body) for status, body, _ in answers[:2]] == [(200, path.encode())] * 2
     status, body, headers = answers[2]
     assert status == 429
-    assert b'"code": "RATE_LIMITED"' in body
+    assert b'"code":"RATE_LIMITED"' in body
     assert headers["Retry-After"] == "60"
     assert fetch(path, "203.0.113.8")[0] == 200
 

@@ -8,8 +8,11 @@ import pytest
 from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
 
+from ratelimit import Decision, Limiter, MemoryStore, Policy, Rate, Rule
+from ratelimit.answers import Answer
+from ratelimit.settings import Settings
 from ratelimit.testing import FakeClock, isolated
-from ratelimit_django import view_ratelimit
+from ratelimit_django import adenied_response, denied_response, view_ratelimit
 from ratelimit_django.store import DjangoCacheStore
 from tests.django.calls import acodes, aok, codes, get, ok
 
@@ -153,6 +156,78 @@ def answer(request: HttpRequest, exception: Any) -> HttpResponse:
 async def aanswer(request: HttpRequest, exception: Any) -> HttpResponse:
     await asyncio.sleep(0)
     return HttpResponse(f"{exception} {exception.decision.limit}", status=429)
+
+
+def shorter(decision: Decision, answer: Answer) -> Answer:
+    kept = {name: answer.headers[name] for name in ("Content-Type", "Retry-After")}
+    return answer._replace(status=503, headers=kept, body=b'"later"')
+
+
+class TestOneAnswer:
+    def test_problem_details_by_choice(self, fake_clock: FakeClock) -> None:
+        with isolated(DjangoCacheStore(), fake_clock, errors="problem", headers="ietf"):
+            view = view_ratelimit(rate="1/m", group="search")(ok)
+            codes(view, 1)
+            response = view(get(HTTP_X_REQUEST_ID="req-7f3a"))
+        assert response.status_code == 429
+        assert dict(response.headers) == {
+            "Content-Type": "application/problem+json",
+            "Cache-Control": "no-store",
+            "Access-Control-Expose-Headers": "Retry-After, RateLimit-Policy, RateLimit",
+            "Retry-After": "60",
+            "RateLimit-Policy": '"search";q=1;w=60',
+            "RateLimit": '"search";r=0;t=60',
+        }
+        assert json.loads(response.content) == {
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "Quota exceeded",
+            "status": 429,
+            "detail": "Limit exceeded: Max 1 request per minute. Please try again later.",
+            "violated-policies": ["search"],
+            "code": "RATE_LIMITED",
+            "retry_after_ms": 60_000,
+            "request_id": "req-7f3a",
+        }
+
+    @pytest.mark.parametrize("asynchronous", [False, True])
+    def test_what_the_application_sends_instead_is_sent_as_it_is(self, asynchronous: bool) -> None:
+        view = view_ratelimit(rate="1/m")(aok if asynchronous else ok)
+        with override_settings(RATELIMIT_ANSWER=f"{__name__}.shorter", RATELIMIT_HEADERS="x"):
+            *_, response = [asyncio.run(view(get())) if asynchronous else view(get()) for _ in range(2)]
+        assert (response.status_code, response.content) == (503, b'"later"')
+        assert dict(response.headers) == {"Content-Type": "application/json", "Retry-After": "60"}
+
+    def test_a_view_of_the_applications_own_comes_before_it(self) -> None:
+        with override_settings(RATELIMIT_ANSWER=shorter, RATELIMIT_VIEW=f"{__name__}.answer"):
+            view = view_ratelimit(rate="1/m")(ok)
+            assert codes(view, 2) == [200, 429]
+
+    def test_the_longest_of_several_waits_is_told_and_is_enough(self, fake_clock: FakeClock) -> None:
+        view = view_ratelimit(Policy(Rule("short", "1/7s"), Rule("long", "1/m")))(ok)
+        with isolated(MemoryStore(), fake_clock):
+            fake_clock.advance(10)
+            assert codes(view, 1) == [200]
+            request = get()
+            assert view(request).headers["Retry-After"] == "50"
+            waits = [part.outcome.retry_after_us for part in request.limit_decision.parts]  # type: ignore[attr-defined]
+            assert waits == [3_000_000, 50_000_000]
+            fake_clock.advance(50)
+            assert codes(view, 1) == [200]
+
+    @pytest.mark.parametrize("settings", [None, Settings(headers="x", errors="problem")])
+    async def test_an_application_that_asks_the_engine_itself_answers_so_too(
+        self, settings: Settings | None, cache_limiter: Limiter
+    ) -> None:
+        decision = cache_limiter.check(Rate(0, 60), "user:42")
+        answers = [
+            denied_response(get(), decision, settings=settings),
+            await adenied_response(get(), decision, settings=settings),
+        ]
+        for response in answers:
+            assert response.status_code == 429
+            assert ("X-RateLimit-Limit" in response.headers) is (settings is not None)
+            kind = "json" if settings is None else "problem+json"
+            assert response.headers["Content-Type"] == f"application/{kind}"
 
 
 class TestOwnAnswer:
