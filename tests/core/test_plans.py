@@ -112,7 +112,7 @@ async def later(identity: Identity) -> str:
         ({"default": "fere"}, "default plan 'fere' is not one of 'free', 'team'"),
         ({"rates": {}}, "default plan 'free' is not one of "),
         ({"of": "free"}, "of='free' is not a plain function of the caller"),
-        ({"of": later}, f"of={later!r} is not a plain function of the caller"),
+        pytest.param({"of": later}, f"of={later!r} is not a plain function of the caller", id="async"),
     ],
 )
 def test_a_mistake_is_an_error_when_the_plans_are_made(arguments: dict[str, Any], message: str) -> None:
