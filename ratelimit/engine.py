@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from ratelimit import events
 from ratelimit import settings as settings_module
-from ratelimit.decision import UNLIMITED, Decision, Part, taken
+from ratelimit.compiling import Unchecked, mypyc_attr
+from ratelimit.decision import UNLIMITED, Decision, Part, decided, taken
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
 from ratelimit.multiplier import Multiplier
@@ -40,6 +41,7 @@ def system_clock() -> int:
     return time_ns() // 1000
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Limiter:
     """Decides on calls, in threads and in event loops alike. One limiter made at import serves a whole process.
 
@@ -61,7 +63,8 @@ class Limiter:
         tiers: Tiers = default_tiers,
         multiplier: Multiplier | None = None,
     ) -> None:
-        if type(clock()) is not int:
+        given: Any = clock
+        if type(given()) is not int:
             raise ConfigurationError(f"clock {clock!r} must give whole microseconds since the epoch, as an int")
         self._settings = settings
         self._clock = clock
@@ -77,7 +80,7 @@ class Limiter:
         _ = self.settings, self.store
         self._check_policies()
         if settings is None:
-            settings_module.watch(self)
+            self._watch = settings_module.Watch(self.settings_changed)
             settings_module.warn_of_unknown(os.environ)
 
     @property
@@ -104,7 +107,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: int | Unchecked = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -157,7 +160,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: int | Unchecked = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -200,7 +203,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: int | Unchecked = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -214,7 +217,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: int | Unchecked = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -240,7 +243,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: int | Unchecked = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -259,7 +262,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: int | Unchecked = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -322,7 +325,7 @@ class Limiter:
     def unlimited(self, identity: Identity | str) -> Decision:
         """The decision on a call that nothing limits."""
         key = identity if isinstance(identity, str) else identity.key()
-        return Decision([Part("unlimited", UNLIMITED, Outcome(True, MAX_LIMIT, MAX_LIMIT, 0, 0), key)])
+        return decided([Part("unlimited", UNLIMITED, Outcome(True, MAX_LIMIT, MAX_LIMIT, 0, 0), key)])
 
     def __repr__(self) -> str:
         return f"<Limiter on {type(self.store).__name__}>"
@@ -429,7 +432,7 @@ class Limiter:
                 raise ConfigurationError(f"{settings_module.PREFIX}POLICY_FILE: {name}: {error}") from None
 
     def _reservation(self, call: Call, protocol: str) -> Reservation:
-        check_cost(call.cost)
+        cost = check_cost(call.cost)
         # Planned for one unit, so that the real cost can be charged at the same weights.
         units = self._asks([call._replace(cost=1)], protocol)
         for ask in units:
@@ -437,7 +440,7 @@ class Limiter:
                 raise ConfigurationError(
                     f"rule {ask.charge.rule!r} counts different values, which have no cost to reserve; use check"
                 )
-        return Reservation(self, units, call.cost, self._clock())
+        return Reservation(self, units, cost, self._clock())
 
     def _let_through(self, asks: Sequence[Ask]) -> Decision:
         if not asks:
@@ -475,7 +478,7 @@ def _decision(asks: Sequence[Ask], outcomes: Sequence[Outcome], degraded: bool =
         Part(ask.charge.rule, ask.charge.rate, outcome, ask.caller, ask.charge.enforce)
         for ask, outcome in zip(asks, outcomes, strict=True)
     ]
-    return Decision(parts, degraded)
+    return decided(parts, degraded)
 
 
 def _caller(identity: Identity | str, key: str) -> str:
@@ -489,11 +492,13 @@ _limiter_lock = threading.Lock()
 def get_limiter() -> Limiter:
     """The process's limiter: the one `set_limiter` was given, else one that follows the settings."""
     global _limiter
-    if _limiter is None:
+    limiter = _limiter
+    if limiter is None:
         with _limiter_lock:
-            if _limiter is None:
-                _limiter = Limiter()
-    return _limiter
+            limiter = _limiter
+            if limiter is None:
+                limiter = _limiter = Limiter()
+    return limiter
 
 
 def set_limiter(limiter: Limiter | None) -> None:

@@ -30,7 +30,7 @@ from ratelimit.tiers import tier_of
 if TYPE_CHECKING:
     from ratelimit.leases import Leased
 
-MAX_PREPARED: Final = 1_024
+MAX_PREPARED = 1_024
 """Rules, in groups, that a limiter keeps prepared; groups may be as many as an application likes."""
 _MAX_QUOTAS: Final = 256
 

@@ -31,9 +31,9 @@ class Far:
         if self._store.error is not None:
             raise self._store.error
         quota = Quota("far", self._rate, self._counter)
-        found: tuple[bool, Any, int] = self._counter.decide(quota, caller, cost, now_us)._taken
-        passes, state, at_us = found
-        return passes, state if isinstance(state, tuple) else self._counter.state(state, at_us), at_us
+        decision = self._counter.decide(quota, caller, cost, now_us)
+        state, at_us = decision._found, decision._at_us
+        return decision.allowed, state if isinstance(state, tuple) else self._counter.state(state, at_us), at_us
 
     async def atake(self, caller: str, cost: int, now_us: int) -> tuple[bool, Any, int]:
         return self.take(caller, cost, now_us)
