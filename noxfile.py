@@ -90,9 +90,8 @@ def compiled(session: nox.Session) -> None:
     session.run(*build, env={"HATCH_BUILD_HOOK_ENABLE_CUSTOM": "true"})
     (wheel,) = folder.glob("*.whl")
     session.install("--no-compile", f"{wheel}[all]")
-    session.install(
-        "--no-compile", "--force-reinstall", "--no-deps", str(wheel)
-    )  # also when its version was there before
+    # Again by itself, for one of its version may be installed already.
+    session.install("--no-compile", "--force-reinstall", "--no-deps", str(wheel))
     for name in ("adapters", "benchmarks", "docs", "examples", "tests"):
         shutil.copytree(name, folder / name)
     for name in (*Path().glob("*.md"), "pyproject.toml"):

@@ -94,14 +94,7 @@ def client_address(headers: Iterable[Header], peer: str | None, *, proxies_count
 
 def peer_address(peer: str | None, ipv6_mask: int) -> str:
     """The address of a connection's other end, as in `client_address`."""
-    if not peer:
-        return UNKNOWN
-    if len(peer) > _LONGEST:
-        return peer
-    try:
-        return _address(peer, ipv6_mask)
-    except ValueError:
-        return peer
+    return read_address(peer, ipv6_mask) or peer if peer else UNKNOWN
 
 
 def environ_headers(environ: Mapping[str, str]) -> Iterable[Header]:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from ratelimit.compiling import Unchecked, mypyc_attr
 from ratelimit.headers import response_headers
-from ratelimit.outcome import NEVER, Outcome
+from ratelimit.outcome import NEVER, Outcome, whole_seconds
 from ratelimit.rates import MAX_LIMIT, Rate
 
 UNLIMITED: Final = Rate(MAX_LIMIT, 1)
@@ -25,10 +25,10 @@ class Part(NamedTuple):
 
 
 class Asked(Protocol):
-    """The one rate that was asked, when only one was."""
+    """What was asked, as far as figures follow from it: one rate or several."""
 
-    def part(self, caller: str, cost: int, taken: Any) -> Part:
-        """What was found for it, in figures."""
+    def parts(self, caller: Any, cost: int, taken: Any, /) -> Sequence[Part]:
+        """What was found, in figures: one for each rate."""
         ...
 
 
@@ -44,13 +44,14 @@ class Decision:
     allowed: bool
     _binding: Part | Asked
     """The part that constrains most, or what it is worked out from at the first look."""
-    _caller: str
+    _caller: Any
+    """The caller's key; when several rates were asked, it may be one for each."""
     _cost: int
-    """Units that one rate was asked for; 0 when there are `_parts` instead."""
+    """Units that were asked for, 1 or more; 0 when the decision was made of `_parts`."""
     _degraded: bool
     _parts: Sequence[Part]
     _found: Any
-    """What was found, as the rate's counter keeps it, and `_at_us`, the time it was judged by."""
+    """What was found, as the counter keeps it, and `_at_us`, the time it was judged by."""
     _at_us: int
 
     # Without an __init__, for one is made in every check: `taken` and `decided` set what it consists of.
@@ -58,7 +59,9 @@ class Decision:
     @property
     def parts(self) -> Sequence[Part]:
         """One for every rate that was asked."""
-        return (self.binding,) if self._cost else self._parts
+        if self._cost:
+            _ = self.binding  # which works them out
+        return self._parts
 
     @property
     def degraded(self) -> bool:
@@ -70,8 +73,9 @@ class Decision:
         """The part that constrains the call most."""
         binding = self._binding
         if not isinstance(binding, Part):
-            taken = self.allowed, self._found, self._at_us
-            binding = self._binding = binding.part(self._caller, self._cost, taken)
+            found = self.allowed, self._found, self._at_us
+            parts = self._parts = binding.parts(self._caller, self._cost, found)
+            binding = self._binding = parts[0] if len(parts) == 1 else strictest(parts)
         return binding
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -163,7 +167,7 @@ class Decision:
 def decided(parts: Sequence[Part], degraded: bool = False) -> Decision:
     """The decision on all `parts`; `degraded` when the outage policy made their outcomes."""
     decision = Decision()
-    binding = parts[0] if len(parts) == 1 else _strictest(parts)
+    binding = parts[0] if len(parts) == 1 else strictest(parts)
     decision.allowed = binding.outcome.allowed or not binding.enforced
     decision._binding = binding
     decision._degraded = degraded
@@ -172,8 +176,8 @@ def decided(parts: Sequence[Part], degraded: bool = False) -> Decision:
     return decision
 
 
-def taken(asked: Asked, caller: str, cost: int, found: tuple[bool, Any, int]) -> Decision:
-    """The decision on the only rate that was asked: whether it passes, and what `asked` works the figures out from."""
+def taken(asked: Asked, caller: Any, cost: int, found: tuple[bool, Any, int]) -> Decision:
+    """The decision on what was asked: whether it passes, and what `asked` works the figures out from."""
     decision = Decision()
     decision.allowed, decision._found, decision._at_us = found
     decision._binding = asked
@@ -182,12 +186,7 @@ def taken(asked: Asked, caller: str, cost: int, found: tuple[bool, Any, int]) ->
     return decision
 
 
-def whole_seconds(wait_us: int) -> int:
-    """Microseconds as whole seconds, rounded up: waiting exactly that long is enough."""
-    return -(-wait_us // 1_000_000)
-
-
-def _strictest(parts: Sequence[Part]) -> Part:
+def strictest(parts: Sequence[Part]) -> Part:
     """A denied part before allowed ones, the one with the longest wait first; else the one with the least left.
 
     Parts in shadow constrain nothing: they count only when there are no others.

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ratelimit.outcome import NEVER
-from ratelimit.stores.base import Taken
+from ratelimit.stores.base import Callers, Taken
 
 LONGEST: Final = 256
-"""Characters of a caller that is worth remembering: strangers may choose long texts."""
+"""Characters of a caller that is worth remembering, of several together: strangers may choose long texts."""
 MOST: Final = 1_000
 """Callers of one rule and tier whose denials are known; the one that came first makes room."""
 
@@ -31,15 +31,18 @@ class Denial(NamedTuple):
 
 
 class Denials:
-    """The denials of one rate of one group, by caller. Every step is atomic: no lock. Times in microseconds."""
+    """The denials of one rate of one group, or of several that are asked together, by caller or callers.
+
+    Every step is atomic: no lock. Times in microseconds.
+    """
 
     __slots__ = ("_by_caller", "_longest_us")
 
     def __init__(self, longest_us: int) -> None:
         self._longest_us = longest_us
-        self._by_caller: dict[str, Denial] = {}
+        self._by_caller: dict[Callers, Denial] = {}
 
-    def get(self, caller: str, cost: int, now_us: int) -> Taken | None:
+    def get(self, caller: Callers, cost: int, now_us: int) -> Taken | None:
         """What the store would answer, as far as is known."""
         denial = self._by_caller.get(caller)
         if denial is None:
@@ -50,14 +53,14 @@ class Denials:
         self._by_caller.pop(caller, None)
         return None
 
-    def put(self, caller: str, cost: int, now_us: int, found: Taken, wait_us: int) -> None:
+    def put(self, caller: Callers, cost: int, now_us: int, found: Taken, wait_us: int) -> None:
         """Remembers that `cost` units were denied, for `wait_us`."""
         longest_us = self._longest_us
         until_us = now_us + (longest_us if wait_us == NEVER else min(wait_us, longest_us))
         known = self._by_caller.get(caller)
         if (
             until_us <= now_us
-            or len(caller) > LONGEST
+            or (len(caller) if isinstance(caller, str) else sum(map(len, caller))) > LONGEST
             or (known is not None and known.cost <= cost and now_us < known.until_us)
         ):
             return
@@ -67,5 +70,7 @@ class Denials:
         self._by_caller[caller] = Denial(now_us, until_us, cost, found)
 
     def drop(self, caller: str) -> None:
-        """Forgets what is known of `caller`."""
-        self._by_caller.pop(caller, None)
+        """Forgets what is known of `caller`, alone and among several."""
+        for known in list(self._by_caller):
+            if known == caller or (not isinstance(known, str) and caller in known):
+                self._by_caller.pop(known, None)

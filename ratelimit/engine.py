@@ -11,18 +11,20 @@ from typing import Any, Final
 
 from ratelimit import events
 from ratelimit import settings as settings_module
-from ratelimit.compiling import Unchecked, mypyc_attr
+from ratelimit.compiling import mypyc_attr
 from ratelimit.decision import UNLIMITED, Decision, Part, decided, taken
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
+from ratelimit.joint import JointQuota, PreparedJoint
+from ratelimit.meant import Matching, matching
 from ratelimit.multiplier import Multiplier
 from ratelimit.outage import OutageLog, policy_outcomes
 from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
-from ratelimit.plan import Ask, Call, Planner, RuleLike, check_cost, not_a_caller
-from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, prepare
+from ratelimit.plan import Ask, Call, Cost, Planner, RuleLike, check_cost
+from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, Quota, prepare
 from ratelimit.rates import MAX_LIMIT, Rate
 from ratelimit.reservation import Reservation
-from ratelimit.rules import Policy
+from ratelimit.rules import Policy, Rule
 from ratelimit.settings import Settings
 from ratelimit.stores import open_store
 from ratelimit.stores.base import Store
@@ -71,7 +73,8 @@ class Limiter:
         self._wall = clock is system_clock  # the same, without a call
         self._planner = Planner(tiers, multiplier)
         self._outage = OutageLog()
-        self._prepared: dict[object, Prepared | None] = {}
+        self._prepared: dict[object, Prepared | PreparedJoint | None] = {}
+        self._matching: dict[object, Matching | None] = {}
         self._leases: Leases = {}
         self._local = MemoryStore()  # takes over for rules whose outage policy is "local"
         self._opened: dict[str, Store] = {}
@@ -107,7 +110,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int | Unchecked = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -123,35 +126,38 @@ class Limiter:
         A store that fails never raises: the outage policy decides, and the decision is `degraded`. Raises
         `ConfigurationError` for a rule, strategy or cost that does not exist.
         """
-        place = rule if type(rule) is str else id(rule)
-        prepared = self._prepared.get(place if group is None else (place, group)) or self._prepare(rule, group)
+        place: object = rule if type(rule) is str else id(rule)
+        if group is not None:
+            place = place, group
+        prepared = self._prepared.get(place) or self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
-                quota, caller = prepared.plain, identity
-            elif isinstance(identity, Identity):
-                quota, caller = prepared.quota(identity), prepared.caller(identity, key)
+                quota: Quota | JointQuota = prepared.plain
+                caller: Any = identity
             else:
-                raise not_a_caller(identity)
+                quota, caller = prepared.of(identity, key)
             now_us = time_ns() // 1000 if self._wall else self._clock()
-            decision = None if quota.decide is None else quota.decide(quota, caller, cost, now_us)
+            decision: Decision | None = None
+            if quota.decide is not None:
+                decision = quota.decide(quota, caller, cost, now_us)
             if decision is None:
                 found = quota.denials.get(caller, cost, now_us)
                 if found is None:
                     try:
                         found = quota.take(caller, cost, now_us)
-                    except ConfigurationError:
-                        raise
                     except Exception as error:
                         call = Call(rule, identity, group, cost, key, attributes)
                         return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
                     self._outage.answered()
-                    if not found[0]:
-                        quota.remember(caller, cost, now_us, found)
+                    quota.heed(caller, cost, now_us, found)
                 decision = taken(quota, caller, cost, found)
             if not decision.allowed:
                 events.denied(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
+        meant = self._meant(call, protocol)
+        if meant is not None:
+            return self.check(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
         return self._check([call], TAKE, protocol)
 
     async def acheck(
@@ -160,41 +166,44 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int | Unchecked = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
     ) -> Decision:
         """`check` for an event loop, which it never blocks."""
-        place = rule if type(rule) is str else id(rule)
-        prepared = self._prepared.get(place if group is None else (place, group)) or self._prepare(rule, group)
+        place: object = rule if type(rule) is str else id(rule)
+        if group is not None:
+            place = place, group
+        prepared = self._prepared.get(place) or self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
-                quota, caller = prepared.plain, identity
-            elif isinstance(identity, Identity):
-                quota, caller = prepared.quota(identity), prepared.caller(identity, key)
+                quota: Quota | JointQuota = prepared.plain
+                caller: Any = identity
             else:
-                raise not_a_caller(identity)
+                quota, caller = prepared.of(identity, key)
             now_us = time_ns() // 1000 if self._wall else self._clock()
-            decision = None if quota.decide is None else quota.decide(quota, caller, cost, now_us)
+            decision: Decision | None = None
+            if quota.decide is not None:
+                decision = quota.decide(quota, caller, cost, now_us)
             if decision is None:
                 found = quota.denials.get(caller, cost, now_us)
                 if found is None:
                     try:
                         found = await quota.atake(caller, cost, now_us)
-                    except ConfigurationError:
-                        raise
                     except Exception as error:
                         call = Call(rule, identity, group, cost, key, attributes)
                         return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
                     self._outage.answered()
-                    if not found[0]:
-                        quota.remember(caller, cost, now_us, found)
+                    quota.heed(caller, cost, now_us, found)
                 decision = taken(quota, caller, cost, found)
             if not decision.allowed:
                 events.denied(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
+        meant = self._meant(call, protocol)
+        if meant is not None:
+            return await self.acheck(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
         return await self._acheck([call], TAKE, protocol)
 
     def peek(
@@ -203,7 +212,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int | Unchecked = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -217,7 +226,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int | Unchecked = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -243,7 +252,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int | Unchecked = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -262,7 +271,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int | Unchecked = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -358,18 +367,31 @@ class Limiter:
     def settings_changed(self) -> None:
         """Forgets what follows from the settings."""
         self._leases = {}
+        self._matching = {}
         self._prepared = {}
 
-    def _prepare(self, rule: RuleLike, group: str | None) -> Prepared | None:
-        """What can be found out before a check, if `rule` is one that can be prepared; kept for the next one."""
+    def _prepare(self, place: object, rule: RuleLike, group: str | None) -> Prepared | PreparedJoint | None:
+        """What can be found out before a check, if `rule` is one that can be prepared; kept at `place` for the next one."""
         known, leases = self._prepared, self._leases  # before the settings are looked up: a change begins new ones
-        place: object = rule if type(rule) is str else id(rule)
-        place = place if group is None else (place, group)
         if place not in known:
             if len(known) >= MAX_PREPARED:
                 known = self._prepared = {}
             known[place] = prepare(rule, group, self.settings, self.store, self._planner, leases)
         return known[place]
+
+    def _meant(self, call: Call, protocol: str) -> Rule | Policy | None:
+        """The rules that mean the call, if that has to be found out, and if they are prepared."""
+        rule, known = call.rule, self._matching  # before the settings, as above
+        place = rule if type(rule) is str else id(rule)
+        if place not in known:
+            if len(known) >= MAX_PREPARED:
+                known = self._matching = {}
+            known[place] = matching(rule, self._planner.named(rule, self.settings))
+        found = known[place]
+        if found is None or call.group is not None or not isinstance(call.identity, (str, Identity)):
+            return None
+        meant = found.meant(call, protocol)
+        return None if meant is None or self._prepare(id(meant), meant, None) is None else meant
 
     def _check(self, calls: Sequence[Call], mode: int, protocol: str) -> Decision:
         return self._asked(self._asks(calls, protocol), mode, protocol, self._clock())
@@ -382,8 +404,6 @@ class Limiter:
             return self._let_through(asks)
         try:
             outcomes = self.store.apply([ask.charge for ask in asks], now_us, mode)
-        except ConfigurationError:
-            raise
         except Exception as error:
             return self._degraded(asks, error, mode, protocol, now_us)
         return self._decided(asks, outcomes, mode, protocol)
@@ -393,8 +413,6 @@ class Limiter:
             return self._let_through(asks)
         try:
             outcomes = await self.store.aapply([ask.charge for ask in asks], now_us, mode)
-        except ConfigurationError:
-            raise
         except Exception as error:
             return self._degraded(asks, error, mode, protocol, now_us)
         return self._decided(asks, outcomes, mode, protocol)
@@ -456,6 +474,8 @@ class Limiter:
         return decision
 
     def _degraded(self, asks: Sequence[Ask], error: Exception, mode: int, protocol: str, now_us: int) -> Decision:
+        if isinstance(error, ConfigurationError):  # no outage: the store says what to mend
+            raise error
         self._outage.failed(error, self.settings.fail_open)
         outcomes = policy_outcomes(asks, self.settings.fail_open, now_us, mode, self._local)
         decision = _decision(asks, outcomes, degraded=True)

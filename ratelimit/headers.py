@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ratelimit.compiling import Unchecked
 from ratelimit.errors import ConfigurationError
 from ratelimit.keys import encoded
+from ratelimit.outcome import whole_seconds
 
 if TYPE_CHECKING:
     from ratelimit.decision import Decision, Part
@@ -34,7 +35,7 @@ def response_headers(decision: Decision, style: str | Unchecked = "none") -> dic
             outcome = decision.binding.outcome
             headers["X-RateLimit-Limit"] = str(outcome.limit)
             headers["X-RateLimit-Remaining"] = str(outcome.remaining)
-            headers["X-RateLimit-Reset"] = str(_seconds(outcome.reset_after_us))
+            headers["X-RateLimit-Reset"] = str(whole_seconds(outcome.reset_after_us))
         elif style == "ietf" and decision.binding.enforced:
             shown = [part for part in decision.parts if part.enforced]
             names = _names(shown)
@@ -53,14 +54,9 @@ def raw_headers(decision: Decision, style: str | Unchecked = "none") -> list[tup
             return [
                 (b"x-ratelimit-limit", b"%d" % outcome.limit),
                 (b"x-ratelimit-remaining", b"%d" % outcome.remaining),
-                (b"x-ratelimit-reset", b"%d" % _seconds(outcome.reset_after_us)),
+                (b"x-ratelimit-reset", b"%d" % whole_seconds(outcome.reset_after_us)),
             ]
     return [(name.lower().encode(), text.encode()) for name, text in response_headers(decision, style).items()]
-
-
-def _seconds(wait_us: int) -> int:
-    """Rounded up."""
-    return -(-wait_us // 1_000_000)
 
 
 def _policy(name: str, part: Part) -> str:
@@ -68,7 +64,7 @@ def _policy(name: str, part: Part) -> str:
 
 
 def _state(name: str, part: Part) -> str:
-    return f"{name};r={part.outcome.remaining};t={_seconds(part.outcome.reset_after_us)}"
+    return f"{name};r={part.outcome.remaining};t={whole_seconds(part.outcome.reset_after_us)}"
 
 
 def _names(parts: Sequence[Part]) -> list[str]:

@@ -87,7 +87,7 @@ class Identity(_Keyed):
         _set_capped(self, capped)
         _set_name(self, name)
         _set_attributes(self, attributes)
-        _set_key(self, name if name is not None else f"user:{user}" if user is not None else f"ip:{ip}")
+        self._find_key()
 
     def key(self, strategy: str = "user_or_ip") -> str:
         """The caller's part of a store key: `user:42`, `ip:203.0.113.7`, `tok:<hash>` or `global`.
@@ -99,7 +99,7 @@ class Identity(_Keyed):
             try:
                 return self._key
             except AttributeError:  # unpickled, or of a subclass with an __init__ of its own
-                return self._found_key()
+                return self._find_key()
         if self.name is not None:
             return self.name
         if strategy == "ip":
@@ -124,7 +124,7 @@ class Identity(_Keyed):
             return replace(self, attributes=attributes)
         return Identity(self.user, self.ip, self.token, self.superuser, self.capped, self.name, attributes)
 
-    def _found_key(self) -> str:
+    def _find_key(self) -> str:
         if self.name is not None:
             found = self.name
         else:

@@ -19,6 +19,11 @@ TAKE: Final = 1
 """Take all charges or none."""
 
 
+def whole_seconds(wait_us: int) -> int:
+    """Microseconds as whole seconds, rounded up: waiting exactly that long is enough."""
+    return -(-wait_us // 1_000_000)
+
+
 class Charge(NamedTuple):
     """`cost` units to take from one caller's budget.
 

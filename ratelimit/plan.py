@@ -20,6 +20,8 @@ from ratelimit.tiers import Tiers, default_tiers
 
 RuleLike = str | Category | Rate | Rule | Policy
 """What may be checked: a category or its name, a rate, a rule, a policy or its name in the policy file."""
+Cost = int | Unchecked
+"""What a call may cost: a whole number of units, which `check_cost` looks at."""
 
 
 class Call(NamedTuple):
@@ -28,7 +30,7 @@ class Call(NamedTuple):
     rule: RuleLike
     identity: Identity | str
     group: str | None = None
-    cost: int | Unchecked = 1
+    cost: Cost = 1
     key: str = "user_or_ip"
     attributes: Mapping[str, Any] = {}
 
@@ -66,7 +68,7 @@ class Planner:
         rule = self.named(call.rule, settings)
         if not isinstance(rule, (Rule, Policy)):
             return self._of_rate(rule, call, settings)
-        rules, attributes = _rules(rule, call), _attributes(call, protocol)
+        rules, attributes = _rules(rule, call), attributes_of(call, protocol)
         meant = [one for one in rules if one.matches(attributes)]
         if any(one.action == "skip" for one in meant):
             return []
@@ -77,7 +79,7 @@ class Planner:
         rule = self.named(call.rule, settings)
         if not isinstance(rule, (Rule, Policy)):
             return self._of_rate(rule, call, settings)
-        rules, attributes = _rules(rule, call), _attributes(call, "")
+        rules, attributes = _rules(rule, call), attributes_of(call, "")
         return [ask for one in rules for ask in self._of_rule(one, call, settings, attributes)]
 
     def named(self, rule: RuleLike, settings: Settings) -> Category | Rate | Rule | Policy:
@@ -155,7 +157,7 @@ def _rules(rule: Rule | Policy, call: Call) -> Sequence[Rule]:
     return rules
 
 
-def _attributes(call: Call, protocol: str) -> dict[str, Any]:
+def attributes_of(call: Call, protocol: str) -> dict[str, Any]:
     """Everything that rules may look at: the engine's own facts last, for no caller may choose them."""
     identity = call.identity
     if isinstance(identity, str):

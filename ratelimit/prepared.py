@@ -1,8 +1,9 @@
 """Rules that were looked up, scaled and keyed once, so that the checks after the first have nothing left to find out.
 
 Rules:
-- Only plain rules are prepared: one rate, enforced, for every call, without bans and without distinct counting. The others,
-  and policies of several rules, go the general way (`plan.py`), which decides the same.
+- Only plain rules are prepared here: one rate, enforced, for every call, without bans and without distinct counting. Policies
+  and rules with several rates are prepared in `joint.py`, as far as they can be; everything else goes the general way
+  (`plan.py`), which decides the same.
 - A `Prepared` holds for one limiter, its settings and its store. When settings change, the limiter forgets all it prepared.
 - What depends on the caller is not frozen: its tier and its multiplier are looked up in each check. Where an application's
   own tiers may give any rate, nothing can be prepared.
@@ -16,15 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.categories import Category
-from ratelimit.decision import Decision, Part
+from ratelimit.decision import Part
 from ratelimit.denials import Denials
 from ratelimit.identity import Identity
+from ratelimit.joint import JointQuota, PreparedJoint, prepare_joint
 from ratelimit.keys import head
-from ratelimit.plan import Planner, RuleLike
+from ratelimit.plan import Planner, RuleLike, not_a_caller
 from ratelimit.rates import Rate
 from ratelimit.rules import PLAIN_BY, Policy, Rule
 from ratelimit.settings import Settings
-from ratelimit.stores.base import Counter, LocalCounter, Store, Taken
+from ratelimit.stores.base import Callers, Counter, LocalCounter, Store, Taken
 from ratelimit.tiers import tier_of
 
 if TYPE_CHECKING:
@@ -34,7 +36,6 @@ MAX_PREPARED = 1_024
 """Rules, in groups, that a limiter keeps prepared; groups may be as many as an application likes."""
 _MAX_QUOTAS: Final = 256
 
-Decide = Callable[["Quota", str, int, int], Decision | None]
 Leases = dict[tuple[str, Rate, int], "Leased"]
 """Counters that take leases, by the head of their keys, rate and size: however often a rule is prepared, one hand for each."""
 
@@ -50,7 +51,7 @@ class Quota:
         self.denials = Denials(denials_us)
         # Of a counter in memory, `decide` and `state`; of another, `take` and `atake`; of one with leases, `decide` as well,
         # which decides what is in hand.
-        self.decide: Decide | None = getattr(counter, "decide", None)
+        self.decide: Any = getattr(counter, "decide", None)
         self.take: Any = getattr(counter, "take", None)
         self.atake: Any = getattr(counter, "atake", None)
         self._state: Any = getattr(counter, "state", None)
@@ -65,9 +66,14 @@ class Quota:
             state = algorithm.current(state, rate, at_us)
         return Part(self.name, rate, algorithm.outcome(state, rate, cost, at_us, passes), caller)
 
-    def remember(self, caller: str, cost: int, now_us: int, taken: Taken) -> None:
-        """Has the caller's next checks be denied without another trip, for as long as that is known."""
-        self.denials.put(caller, cost, now_us, taken, self.part(caller, cost, taken).outcome.retry_after_us)
+    def parts(self, caller: str, cost: int, taken: Taken) -> tuple[Part]:
+        """See `Asked.parts`."""
+        return (self.part(caller, cost, taken),)
+
+    def heed(self, caller: str, cost: int, now_us: int, taken: Taken) -> None:
+        """Has the next checks of a denied caller be denied without another trip, for as long as that is known."""
+        if not taken[0]:
+            self.denials.put(caller, cost, now_us, taken, self.part(caller, cost, taken).outcome.retry_after_us)
 
 
 class Prepared:
@@ -93,8 +99,13 @@ class Prepared:
         self._denials_us = denials_us
         self._quotas: dict[Rate, Quota] = {}
 
-    def quota(self, identity: Identity) -> Quota:
-        """What the caller has."""
+    def of(self, identity: Identity, strategy: str) -> tuple[Quota | JointQuota, Callers]:
+        """What the caller has, and whom the call counts for: by the rule's own characteristic, else by `strategy`."""
+        if not isinstance(identity, Identity):
+            raise not_a_caller(identity)
+        return self._quota(identity), identity.key(self._by or strategy)
+
+    def _quota(self, identity: Identity) -> Quota:
         plain = self.plain
         if self._planner is None:
             return plain
@@ -124,20 +135,18 @@ class Prepared:
         for quota in [self.plain, *self._quotas.values()]:
             quota.denials.drop(caller)
 
-    def caller(self, identity: Identity, strategy: str) -> str:
-        """Whom the call counts for: by the rule's own characteristic, else by `strategy`."""
-        return identity.key(self._by or strategy)
-
 
 def prepare(
     rule: RuleLike, group: str | None, settings: Settings, store: Store, planner: Planner, leases: Leases
-) -> Prepared | None:
+) -> Prepared | PreparedJoint | None:
     """`rule`, counted in `group`, ready for any caller; None when it must go the general way."""
     found = planner.named(rule, settings)
     if isinstance(found, Policy) and len(found.rules) == 1:
         (found,) = found.rules
-    if settings.disable or isinstance(found, Policy) or (isinstance(found, Rule) and not _plain(found)):
+    if settings.disable:
         return None
+    if isinstance(found, Policy) or (isinstance(found, Rule) and not _plain(found)):
+        return prepare_joint(rule, found, group, settings, store, planner)
     by: Any = None
     source: Any = found
     tiered, lease = isinstance(found, Category), 1
@@ -147,7 +156,9 @@ def prepare(
     rate: Rate = settings.rate(source) if isinstance(source, Category) else source
     if isinstance(found, Rule):
         found.check_lease(rate)
-    if rate.also or rate.algorithm not in store.holds or (tiered and not planner.scales):
+    if rate.also:
+        return prepare_joint(rule, found, group, settings, store, planner)
+    if rate.algorithm not in store.holds or (tiered and not planner.scales):
         return None
     name = group or ("default" if isinstance(found, Rate) else found.name)
     counter_of = partial(_counter, store, head(settings.key_prefix, name), lease, leases)
@@ -162,7 +173,7 @@ def prepare(
 def _counter(store: Store, head: str, lease: int, leases: Leases, rate: Rate) -> Counter | LocalCounter | Leased | None:
     """The store's counter, or one that takes leases of it; in this process's memory there is no trip that they could save."""
     counter = store.counter(head, rate)
-    if lease == 1 or counter is None or hasattr(counter, "decide"):
+    if lease == 1 or counter is None or isinstance(counter, LocalCounter):
         return counter
     leased = leases.get((head, rate, lease))
     if leased is None:

@@ -79,9 +79,8 @@ class Rate(_Hashed):
     def __hash__(self) -> int:
         try:
             return self._hash
-        except (
-            AttributeError
-        ):  # the first time; what was pickled comes without one, as texts hash differently elsewhere
+        except AttributeError:
+            # The first time. What was pickled comes without one, as texts hash differently elsewhere.
             found = hash((self.limit, self.window, self.burst, self.algorithm, self.also))
             object.__setattr__(self, "_hash", found)
             return found

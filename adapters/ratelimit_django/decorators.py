@@ -110,11 +110,7 @@ class _Limited:
 
     def _with_headers(self, response: Any, request: Any) -> Any:
         decision: Decision | None = request.limit_decision
-        if decision is None:
-            return response
-        style = self._limit.headers
-        # Most responses say nothing of a limit.
-        return response if style == "none" and decision.allowed else add_headers(response, decision, style)
+        return response if decision is None else add_headers(response, decision, self._limit.headers)
 
 
 def _denied(decision: Decision | None) -> TypeGuard[Decision]:

@@ -13,7 +13,7 @@ from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
 from ratelimit import Decision, RateLimitExceeded
-from ratelimit.headers import error_body, response_headers
+from ratelimit.headers import error_body
 from ratelimit_django.conf import denial_view
 
 T = TypeVar("T")
@@ -55,10 +55,12 @@ def add_headers(response: T, decision: Decision, style: str) -> T:
 
     `Retry-After` goes with a refusal only: a view that serves a limited request all the same sends none.
     """
+    if decision.allowed and style == "none":  # most responses say nothing of a limit
+        return response
     if not isinstance(response, HttpResponseBase):
         return response
     refused = response.status_code in _DENIED
-    for name, value in response_headers(decision, style).items():
+    for name, value in decision.headers(style).items():
         if refused or name != "Retry-After":
             response.headers.setdefault(name, value)
     if refused and not decision.allowed:

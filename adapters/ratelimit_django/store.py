@@ -23,6 +23,7 @@ from ratelimit import ConfigurationError, Rate, RateLimitError, StoreError
 from ratelimit.algorithms import fixed_window
 from ratelimit.keys import stored_key
 from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
+from ratelimit.stores.base import Share
 from ratelimit.transaction import NO_BAN, Verdict, held_back, judge, outcomes
 from ratelimit_django.caches import OwnCache, counts_atomically, one_at_a_time, runs_in_process, runs_on_a_database
 from ratelimit_django.counters import keyed, put, read, settle, take
@@ -43,6 +44,9 @@ class DjangoCacheStore:
         self._own = OwnCache(alias)
 
     def counter(self, head: str, rate: Rate) -> None:
+        """None: every check goes through `apply`."""
+
+    def joint(self, shares: Sequence[Share], one_caller: bool) -> None:
         """None: every check goes through `apply`."""
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:

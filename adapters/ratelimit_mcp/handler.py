@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
@@ -74,7 +74,14 @@ def mcp_ratelimit(
     Rules may look at `tool` (else the function's name), `method` and what `attributes` gives. `key`, `rate`, `cost` and
     `attributes` may be functions of the tool's arguments. Mistakes in any of them are a `ConfigurationError` right here.
     """
-    guard = _guard(rule, _of_call(rate), _of_call(key), _of_call(cost), _of_call(attributes), limiter)
+    guard = _guard(
+        _readable(rule),
+        rate=_of_call(rate),
+        key=_of_call(key),
+        cost=_of_call(cost),
+        attributes=_of_call(attributes),
+        limiter=limiter,
+    )
     code = valid_error_code(error_code)
 
     def decorate(function: Tool) -> Tool:
@@ -102,32 +109,10 @@ def _check_guard(
     rule: Any, rate: Any, key: Any, tool: str | None, cost: Any, attributes: Any, limiter: Limiter | None
 ) -> Guard:
     rule = "MCP_GLOBAL" if rule is None and rate is None else rule
-    guard = kept_guard(
-        _readable(rule),
-        rate=rate,
-        key=key,
-        cost=cost,
-        attributes=attributes,
-        facts=_facts,
-        protocol="mcp",
-        limiter=limiter,
-    )
+    guard = _kept_guard(_readable(rule), rate=rate, key=key, cost=cost, attributes=attributes, limiter=limiter)
     if tool is None and (guard.rule is None or isinstance(guard.rule, Rate)):
         raise ConfigurationError("a rate needs tool=, the name to count it under")
     return guard
-
-
-def _guard(rule: Any, rate: Any, key: Any, cost: Any, attributes: Any, limiter: Limiter | None) -> Guard:
-    return Guard(
-        _readable(rule),
-        rate=rate,
-        key=key,
-        cost=cost,
-        attributes=attributes,
-        facts=_facts,
-        protocol="mcp",
-        limiter=limiter,
-    )
 
 
 def _readable(rule: Any) -> Any:
@@ -137,6 +122,10 @@ def _readable(rule: Any) -> Any:
 def _facts(tool: str | None, *_: Any) -> Mapping[str, Any]:
     """What rules may know of a call in a tool's code."""
     return {"method": "tools/call"} if tool is None else {"method": "tools/call", "tool": tool}
+
+
+_guard = partial(Guard, facts=_facts, protocol="mcp")
+_kept_guard = partial(kept_guard, facts=_facts, protocol="mcp")
 
 
 def _of_call(option: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
 
 from ratelimit import Call, ConfigurationError, Decision, Identity, Limiter, get_limiter
-from ratelimit.headers import raw_headers, response_headers
+from ratelimit.headers import raw_headers
 from ratelimit_mcp.answer import (
     ERROR_CODE,
     answer,
@@ -101,7 +101,7 @@ class MCPRateLimit:
             await self.app(scope, receive, with_headers(send, headers))
         else:
             body_of_denial = denial_body(body, denial_error(decision, self._error_code))
-            await answer(send, 429, body_of_denial, response_headers(decision, style))
+            await answer(send, 429, body_of_denial, decision.headers(style))
 
     async def _decide(self, limiter: Limiter, costs: Sequence[Cost], scope: Scope) -> Decision | None:
         """The decision on everything in a body, None if nothing is counted. At most one round trip."""

@@ -141,8 +141,8 @@ class Keeper:
             if self.held < self._max_keys:
                 return
             self._look(now_us)
-        if not self._evict_open(now_us):
-            self._evict_spent(now_us, bans=False) or self._evict_spent(now_us, bans=True)
+        if not self._evict_open(now_us) and not self._evict_spent(now_us, bans=False):
+            self._evict_spent(now_us, bans=True)
 
     def _evict_open(self, now_us: int) -> bool:
         largest = self._largest

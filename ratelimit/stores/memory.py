@@ -19,9 +19,10 @@ from ratelimit.algorithms.base import BY_NAME, State, algorithm_of, can_pass, un
 from ratelimit.errors import ConfigurationError
 from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
 from ratelimit.rates import Rate
-from ratelimit.stores.base import LocalCounter
+from ratelimit.stores.base import LocalCounter, LocalJointCounter, Share
 from ratelimit.stores.keeper import BANS, Keeper, Name, shortened
 from ratelimit.stores.memory_counters import counter_of
+from ratelimit.stores.memory_joint import MemoryJoint
 from ratelimit.stores.tables import kept, state_of
 from ratelimit.transaction import NO_BAN, Ban, Verdict, held_back, judge, next_ban, outcomes, remembered
 
@@ -56,6 +57,12 @@ class MemoryStore:
         if type(self).apply is not MemoryStore.apply:
             return None
         return counter_of(self._keeper, head, rate)
+
+    def joint(self, shares: Sequence[Share], one_caller: bool) -> LocalJointCounter | None:
+        """See `Store.joint`. A subclass that changes `apply` or `counter` has none, so that it is asked."""
+        if type(self).apply is not MemoryStore.apply or type(self).counter is not MemoryStore.counter:
+            return None
+        return MemoryJoint(self._keeper, shares)
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         """See `Store.apply`; no round trip."""

@@ -54,19 +54,30 @@ class AnyCounter:
 
     def take(self, caller: str, cost: int, now_us: int) -> Taken:
         """Takes `cost` units if they are there; for who holds the lock."""
-        rate, keeper = self.rate, self._keeper
-        algorithm, aligned = BY_NAME[rate.algorithm], rate.algorithm == "fixed"
-        key = shortened(caller)
-        table = self.table = keeper.table(self._name, self._span_us, aligned, now_us)
+        found = self.look(caller, cost, now_us)
+        if found[0]:
+            self.keep(caller, found[1], cost, now_us)
+        return found
+
+    def look(self, caller: str, cost: int, now_us: int) -> Taken:
+        """What `take` would find; for who holds the lock."""
+        rate = self.rate
+        algorithm, key = BY_NAME[rate.algorithm], shortened(caller)
+        table = self._keeper.table(self._name, self._span_us, rate.algorithm == "fixed", now_us)
         found, _ = table.get(key, now_us)
         before = algorithm.current(None if found is None else state_of(rate, found), rate, now_us)
-        passes = algorithm.passes(before, rate, cost, now_us)
-        if passes:
-            after = algorithm.take(before, cost)
-            table.widen(algorithm.lifetime_us(after, rate, now_us))
-            spent = not algorithm.passes(after, rate, 1, now_us)
-            keeper.keep(table, key, kept(rate, after), spent, now_us, now_us)
-        return passes, before, now_us
+        return algorithm.passes(before, rate, cost, now_us), before, now_us
+
+    def keep(self, caller: str, before: State, cost: int, now_us: int) -> None:
+        """Takes `cost` units that are there; for who holds the lock."""
+        rate, keeper = self.rate, self._keeper
+        algorithm = BY_NAME[rate.algorithm]
+        # Asked for again: an empty one may have been let go since.
+        table = self.table = keeper.table(self._name, self._span_us, rate.algorithm == "fixed", now_us)
+        after = algorithm.take(before, cost)
+        table.widen(algorithm.lifetime_us(after, rate, now_us))
+        spent = not algorithm.passes(after, rate, 1, now_us)
+        keeper.keep(table, shortened(caller), kept(rate, after), spent, now_us, now_us)
 
 
 class WindowCounter:
@@ -102,7 +113,7 @@ class WindowCounter:
                     found = known
             if found is None:
                 allowed, found, _ = self._long.take(caller, cost, now_us)
-        decision = Decision()  # as `taken` does: a call of it would cost as much
+        decision = Decision()  # as `taken` does: a call of it would cost a twenty-fifth of the check
         decision.allowed = allowed
         decision._binding = asked
         decision._caller = caller

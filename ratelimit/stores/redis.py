@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -16,9 +15,9 @@ from ratelimit.algorithms.base import BY_NAME
 from ratelimit.errors import ConfigurationError
 from ratelimit.outcome import TAKE, Charge, Outcome
 from ratelimit.rates import Rate
+from ratelimit.stores.base import Callers, Share
 from ratelimit.stores.redis_clients import (
     Target,
-    aclose_client,
     async_client,
     close_client,
     sync_client,
@@ -27,7 +26,9 @@ from ratelimit.stores.redis_clients import (
 )
 from ratelimit.stores.redis_cluster import ClusterCounter, Nodes
 from ratelimit.stores.redis_counter import RedisCounter
-from ratelimit.stores.redis_pipe import Pipe, PipeOpener
+from ratelimit.stores.redis_joint import RedisJoint
+from ratelimit.stores.redis_loop import LoopConnections
+from ratelimit.stores.redis_pipe import Pipe
 from ratelimit.stores.redis_plain import Plain, command, plain, question
 from ratelimit.stores.redis_script import Script, packed
 from ratelimit.stores.redis_threads import Lines
@@ -100,7 +101,7 @@ class RedisStore:
             self._client = sync_client(self._target, timeout, max_connections)
             self._lines = sync_lines(self._client, self._target, timeout, max_connections)
         self._given_async_client = async_client
-        self._loops: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, LoopConnections] = {}
 
     def counter(self, head: str, rate: Rate) -> RedisCounter | ClusterCounter:
         """See `Store.counter`."""
@@ -108,6 +109,12 @@ class RedisStore:
         if self._target is not None and self._clustered:
             return ClusterCounter(of, self._ask, self._nodes)
         return RedisCounter(of, self._ask, self._aask, self._pipe)
+
+    def joint(self, shares: Sequence[Share], one_caller: bool) -> RedisJoint | None:
+        """See `Store.joint`. On a cluster only for one caller: the charges of several are asked slot by slot."""
+        if self._clustered and not one_caller:
+            return None
+        return RedisJoint(shares, self._server_time, self._ask_joint, self._aask_joint)
 
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         """See `Store.apply`; one EVALSHA, on a cluster one for each caller among the charges."""
@@ -162,7 +169,7 @@ class RedisStore:
     async def _aapply(self, charges: Sequence[Charge], now_us: int, mode: int) -> list[Outcome]:
         keys, args = self._command(charges, now_us, mode, now_us)
         with _STORE_ERRORS:
-            reply = await self._arun(_APPLY, keys, args)
+            reply = await self._own().run(_APPLY, keys, args)
         return read_outcomes(charges, reply, mode, now_us)
 
     def settle(self, charges: Sequence[Charge], now_us: int, taken_us: int) -> None:
@@ -175,7 +182,7 @@ class RedisStore:
         """See `Store.asettle`; one EVALSHA, on a cluster one for each caller among the charges."""
         with _STORE_ERRORS:
             for one in self._slots(charges):
-                await self._arun(_APPLY, *self._command(one, now_us, SETTLE, taken_us))
+                await self._own().run(_APPLY, *self._command(one, now_us, SETTLE, taken_us))
 
     def clear(self, charges: Sequence[Charge], now_us: int) -> None:
         """See `Store.clear`; one DEL, on a cluster one for each caller among the charges."""
@@ -190,7 +197,7 @@ class RedisStore:
         """See `Store.aclear`; one DEL, on a cluster one for each caller among the charges."""
         with _STORE_ERRORS:
             for keys in self._deletions(charges, now_us):
-                await self._adelete(keys)
+                await self._own().delete(keys)
 
     def clear_caller(self, prefix: str, caller: str) -> None:
         """See `Store.clear_caller`; walks the whole keyspace with SCAN, so keep it for administration."""
@@ -202,7 +209,7 @@ class RedisStore:
     async def aclear_caller(self, prefix: str, caller: str) -> None:
         """See `Store.aclear_caller`; walks the whole keyspace with SCAN, so keep it for administration."""
         with _STORE_ERRORS:
-            async with self._connected(None) as client:
+            async with self._own().connected(None) as client:
                 for key in [key async for key in client.scan_iter(match=pattern(prefix, caller), count=1000)]:
                     await client.execute_command("DEL", key)
 
@@ -246,26 +253,6 @@ class RedisStore:
             return self._lines.run(script, keys, args)
         return script.run(self._sync(), keys, args)
 
-    async def _arun(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Runs a script: over a connection of the loop's own, or by a client that was handed in."""
-        own = self._own()
-        if own.nodes is not None:
-            return await own.nodes.run(script, keys, args)
-        if own.opener is not None:
-            return await script.piped(own.opener.pipe or await own.opener.open(), keys, args)
-        async with self._connected(self.timeout) as client:
-            return await script.arun(client, keys, args)
-
-    async def _adelete(self, keys: Sequence[str]) -> None:
-        own, deletion = self._own(), packed("DEL", *keys)
-        if own.nodes is not None:
-            await own.nodes.command(keys[0], deletion)
-        elif own.opener is not None:
-            await (own.opener.pipe or await own.opener.open()).command(deletion)
-        else:
-            async with self._connected(self.timeout) as client:
-                await client.execute_command("DEL", *keys)
-
     def _ask(self, of: Plain, caller: str, cost: int, now_us: int) -> Any:
         """The reply to a single plain check."""
         with _STORE_ERRORS:
@@ -280,12 +267,23 @@ class RedisStore:
 
     async def _aask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         with _STORE_ERRORS:
-            return await self._arun(script, keys, args)
+            return await self._own().run(script, keys, args)
+
+    def _ask_joint(self, of: RedisJoint, callers: Callers, cost: int, now_us: int) -> Any:
+        """The reply to a check of several rates."""
+        with _STORE_ERRORS:
+            if self._lines is None:
+                return self._run(*of.question(callers, cost, now_us))
+            return self._lines.scripted(of.command(callers, cost, now_us), of.script.source)
+
+    async def _aask_joint(self, of: RedisJoint, callers: Callers, cost: int, now_us: int) -> Any:
+        with _STORE_ERRORS:
+            return await self._own().ask_joint(of, callers, cost, now_us)
 
     def _pipe(self) -> Pipe | None:
         """The running loop's own connection, if it is open."""
         own = self._loops.get(asyncio.get_running_loop())
-        return own.opener.pipe if own is not None and own.opener is not None else None
+        return own.pipe if own is not None else None
 
     def _nodes(self) -> Nodes:
         """The running loop's own connections to a cluster."""
@@ -293,7 +291,7 @@ class RedisStore:
         assert nodes is not None
         return nodes
 
-    def _own(self) -> _LoopClient:
+    def _own(self) -> LoopConnections:
         loop = asyncio.get_running_loop()
         own = self._loops.get(loop)
         if own is None:
@@ -301,17 +299,8 @@ class RedisStore:
                 self._loops.pop(other, None)  # its connections go with it
             kind = self._target.kind if self._target is not None else ""
             client = self._async_client_for_loop()
-            own = self._loops[loop] = _LoopClient(client, kind, self._max_connections, self.timeout)
+            own = self._loops[loop] = LoopConnections(client, kind, self._max_connections, self.timeout)
         return own
-
-    @asynccontextmanager
-    async def _connected(self, within: float | None) -> AsyncIterator[Any]:
-        """The client of the running loop, for commands that together take no longer than `within` seconds."""
-        own = self._own()
-        async with own.places, asyncio.timeout(within):
-            if not own.started:
-                await own.start()
-            yield own.client
 
     def _async_client_for_loop(self) -> Any:
         if self._given_async_client is not None:
@@ -319,33 +308,3 @@ class RedisStore:
         if self._target is None:
             raise ConfigurationError("this RedisStore has only a sync client; hand in async_client= for async checks")
         return async_client(self._target, self.timeout)
-
-
-class _LoopClient:
-    """What belongs to one event loop: asyncio connections serve only the loop that opened them.
-
-    `kind` is the target's, empty for a client that was handed in: it has no connections of ours beside it. `places` are as
-    many as connections, because the pools of clusters and sentinels would open ever more, or raise. The first command
-    starts the client and the others wait, because a cluster client loses connections when several do.
-    """
-
-    def __init__(self, client: Any, kind: str, max_connections: int, timeout: float) -> None:
-        self.client = client
-        self.nodes = Nodes(client, timeout) if kind == "cluster" else None
-        self.opener = PipeOpener(client.connection_pool, timeout) if kind in ("single", "sentinel") else None
-        self.places = asyncio.Semaphore(max_connections)
-        self.started = False
-        self._starting = asyncio.Lock()
-
-    async def start(self) -> None:
-        async with self._starting:
-            await self.client.initialize()  # once: later calls of it find nothing to do
-            self.started = True
-
-    async def aclose(self) -> None:
-        """Closes the connections."""
-        if self.nodes is not None:
-            await self.nodes.aclose()
-        if self.opener is not None:
-            await self.opener.aclose()
-        await aclose_client(self.client)

@@ -22,8 +22,10 @@ from redis.exceptions import RedisClusterException, RedisError
 from ratelimit.errors import StoreError
 from ratelimit.keys import caller_tag
 from ratelimit.stores import redis_pipe, redis_plain
-from ratelimit.stores.redis_pipe import Pipe, PipeOpener, Question, Single, patiently, refusal
-from ratelimit.stores.redis_plain import Ask, Plain, Taken, command, read_one
+from ratelimit.stores.base import Taken
+from ratelimit.stores.redis_opener import PipeOpener, patiently
+from ratelimit.stores.redis_pipe import Pipe, Question, Single, refusal
+from ratelimit.stores.redis_plain import Ask, Plain, command, read_one
 from ratelimit.stores.redis_script import Script, packed
 from ratelimit.stores.redis_wire import store_error
 

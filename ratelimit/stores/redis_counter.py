@@ -14,8 +14,9 @@ from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from ratelimit.stores.base import Taken
 from ratelimit.stores.redis_pipe import Pipe, Question, Single, refusal
-from ratelimit.stores.redis_plain import Ask, AsyncAsk, Keys, Plain, Taken, command, errors, question, read_one
+from ratelimit.stores.redis_plain import Ask, AsyncAsk, Keys, Plain, command, errors, question, read_one
 from ratelimit.stores.redis_script import packed
 from ratelimit.stores.redis_wire import store_error
 

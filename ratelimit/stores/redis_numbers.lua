@@ -3,9 +3,9 @@
 -- microseconds, lifetimes in milliseconds.
 local SKEW, EXACT = 60000000, 9007199254740992
 local LONGEST = 316224000000  -- ten years in milliseconds, the longest that a window may last
+local WHOLE, STATE, NUMBERS = '%d', '%d %d %d', '(%d+) (%d+) (%d+)'
 -- "%d" is twice as fast, but on some machines holds 32 bits only.
-local WHOLE = string.format('%d', 1099511627776) == '1099511627776' and '%d' or '%.0f'
-local STATE, NUMBERS = WHOLE .. ' ' .. WHOLE .. ' ' .. WHOLE, '(%d+) (%d+) (%d+)'
+if string.format(WHOLE, 1099511627776) ~= '1099511627776' then WHOLE, STATE = '%.0f', '%.0f %.0f %.0f' end
 
 local floor = math.floor
 

@@ -14,14 +14,11 @@ from itertools import chain, repeat
 from typing import Any, Final, Protocol
 
 from ratelimit.algorithms import fixed_window
-from ratelimit.algorithms.base import State
 from ratelimit.keys import encoded
 from ratelimit.rates import Rate
+from ratelimit.stores.base import Taken
 from ratelimit.stores.redis_script import Script, word
 from ratelimit.stores.redis_wire import store_error
-
-Taken = tuple[bool, State, int]
-"""Whether the check passes, the state before it, and the time (microseconds) that the store judged by."""
 
 AsyncAsk = Callable[[Script, list[str], Sequence[int | str]], Awaitable[Any]]
 """Runs a script with keys and arguments; raises `StoreError`."""
@@ -165,7 +162,7 @@ def command(of: Plain, keys: Sequence[str], costs: Sequence[int], times: Sequenc
     arguments = of.arguments(costs, times)
     tail = _tail(arguments) if len(arguments) <= _ALIKE else "".join(map(word, arguments))
     called, number = of.script.called, len(keys)
-    return f"*{3 + number + len(arguments)}\r\n{called}{_number(number)}{''.join(keys)}{tail}".encode("ascii")
+    return f"*{3 + number + len(arguments)}\r\n{called}{number_word(number)}{''.join(keys)}{tail}".encode("ascii")
 
 
 def question(of: Plain, caller: str, cost: int, now_us: int) -> tuple[Script, list[str], tuple[int | str, ...]]:
@@ -205,4 +202,5 @@ def _tail(arguments: tuple[int | str, ...]) -> str:
     return "".join(map(word, arguments))
 
 
-_number = lru_cache(word)
+number_word = lru_cache(word)
+"""`word` of a number that is often needed."""

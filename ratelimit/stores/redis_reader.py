@@ -5,9 +5,16 @@ Both answer `gets()` with False while a reply is incomplete, and give a server's
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from redis.exceptions import ResponseError
+
+_NOT_THE_MASTER: Final = ("READONLY", "LOADING", "MASTERDOWN")
+
+
+def is_elsewhere(error: Exception) -> bool:
+    """Whether an error, found anywhere in a reply, says that the connection does not lead to a master that serves."""
+    return any(word in str(error) for word in _NOT_THE_MASTER)
 
 
 class PythonReader:

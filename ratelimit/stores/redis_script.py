@@ -33,7 +33,10 @@ class Script:
 
     async def piped(self, pipe: Pipe, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """`run` over a shared connection."""
-        command = packed("EVALSHA", self.digest, len(keys), *keys, *args)
+        return await self.sent(pipe, packed("EVALSHA", self.digest, len(keys), *keys, *args))
+
+    async def sent(self, pipe: Pipe, command: bytes) -> Any:
+        """The reply to an EVALSHA of it over a shared connection."""
         try:
             return await pipe.command(command)
         except ResponseError as error:

@@ -28,7 +28,7 @@ from weakref import WeakSet
 
 from redis.exceptions import ResponseError
 
-from ratelimit.stores.redis_reader import new_reader
+from ratelimit.stores.redis_reader import is_elsewhere, new_reader
 from ratelimit.stores.redis_script import Script, packed
 
 TRUSTED_SECONDS: Final = 0.1
@@ -38,7 +38,6 @@ _LONG_AGO: Final = -1e9
 _CHUNK: Final = 4096
 _PING: Final = packed("PING")
 _NOTHING_YET: Final = (errno.EAGAIN, errno.EWOULDBLOCK, 2)  # 2 is TLS's "want read"
-_NOT_THE_MASTER: Final = ("READONLY", "LOADING", "MASTERDOWN")
 
 
 class Line:
@@ -168,7 +167,7 @@ class Lines:
 
     def heed(self, error: ResponseError) -> bool:
         """Gives the idle connections up if this, found anywhere in a reply, says that they do not lead to the master."""
-        if elsewhere := any(word in str(error) for word in _NOT_THE_MASTER):
+        if elsewhere := is_elsewhere(error):
             self._doubt(_NEVER)
         return elsewhere
 

@@ -39,13 +39,11 @@ class Shards:
         """Where `key` is, if it is here but not in `first`."""
         return self._more[hash(key) % SPREAD] if self._more else self.first
 
-    def put(self, key: Key, value: Any) -> bool:
-        """Keeps `value`; True when `key` had none."""
+    def put(self, key: Key, value: Any) -> None:
+        """Keeps `value`."""
         place = self._place(key)
-        new = key not in place
+        self.size += key not in place
         place[key] = value
-        self.size += new
-        return new
 
     def pop(self, key: Key) -> Any:
         """Forgets `key`, and gives the value it had, None if none."""

@@ -149,6 +149,15 @@ def test_clear_forgets_it(check: Any, store: FarStore) -> None:
     assert check(ONCE, "u")
 
 
+def test_clear_leaves_what_is_known_of_others(check: Any, store: FarStore) -> None:
+    for caller in ("u", "v"):
+        assert [bool(check(ONCE, caller)) for _ in range(2)] == [True, False]
+    check.limiter.clear(ONCE, "u")
+    assert not check(ONCE, "v")
+    assert store.trips == 4
+    assert check(ONCE, "u")
+
+
 def test_units_given_back_are_seen_at_once(check: Any, store: FarStore) -> None:
     limiter = check.limiter
     for settle in (lambda one: one.settle(1), lambda one: asyncio.run(one.asettle(1))):

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from ratelimit import MemoryStore, Rate
 from ratelimit.outcome import MAX_SKEW_US, NEVER, TAKE, Charge, Outcome
+from ratelimit.stores.base import Share
 from tests.model.budgets import Budget, Course, new
 
 
@@ -56,6 +57,9 @@ class Model:
         self.bans: dict[str, Ban] = {}
 
     def counter(self, head: str, rate: Rate) -> None:
+        """None: every check goes through `apply`."""
+
+    def joint(self, shares: Sequence[Share], one_caller: bool) -> None:
         """None: every check goes through `apply`."""
 
     def budget(self, charge: Charge) -> Budget:

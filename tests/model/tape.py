@@ -17,12 +17,17 @@ from typing import Any
 
 import redis
 
+from ratelimit import Rate
 from ratelimit.stores import redis as redis_store
-from ratelimit.stores import redis_plain
+from ratelimit.stores import redis_joint, redis_plain
 from ratelimit.stores.redis import RedisStore
 
 FIELDS = 11
-SCRIPTS = (redis_store._APPLY, redis_plain._FIXED, redis_plain._BUCKET, redis_plain._WINDOWS)
+JOINT = [
+    redis_joint.script_for(list(map(Rate.parse, rates)))
+    for rates in (["1/m"], ["1/m burst 2"], ["1/m sliding"], ["1/m burst 2", "1/m sliding"])
+]
+SCRIPTS = (redis_store._APPLY, redis_plain._FIXED, redis_plain._BUCKET, redis_plain._WINDOWS, *JOINT)
 RUNS = "".join(f"runs['{script.digest}'] = function(KEYS, ARGV)\n{script.source}\nend\n" for script in SCRIPTS)
 ALL = f"""
 local runs = {{}}
@@ -53,6 +58,8 @@ class Tape:
             return next(self._replies)
         args = [str(word) for word in words[number:]]
         self._commands.append({"digest": digest, "keys": words[:number], "args": args})
+        if any(digest == script.digest for script in JOINT):
+            return [0] + [0, 0, 0] * number
         if digest != redis_store._APPLY.digest:
             return [0] if digest == redis_plain._FIXED.digest else [0, 0, 0, 0]
         charges = (len(words) - number - 3) // FIELDS

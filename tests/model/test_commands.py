@@ -18,11 +18,11 @@ from ratelimit.outcome import Charge
 from ratelimit.stores.base import Store
 from ratelimit.stores.redis import RedisStore
 from ratelimit.testing import START, FakeClock
-from tests.model.counted import Counted, General
+from tests.model.counted import Counted, General, Joined
 from tests.model.sequences import Step, play, sequence
 from tests.wire import CountingProxy
 
-READS = {"GET", "PTTL", "SCARD", "SISMEMBER", "TIME"}
+READS = {"GET", "MGET", "PTTL", "SCARD", "SISMEMBER", "TIME"}
 PATIENT = 10.0
 KINDS = ("20/h", "30/m anchored", "40/m sliding", "50/m burst 9", "60/m leaky burst 8")
 Run = list[list[str]]
@@ -96,12 +96,15 @@ def test_a_refused_call_writes_nothing_but_its_ban(client: redis.Redis, redis_ur
     assert bans > 100
 
 
-def test_a_check_that_a_counter_refuses_writes_nothing(client: redis.Redis, redis_url: str) -> None:
-    store = Counted(RedisStore(redis_url, timeout=PATIENT, server_time=False))
+@pytest.mark.parametrize(("kind", "rules"), [(Counted, 1), (Joined, None)])
+def test_a_check_that_a_counter_refuses_writes_nothing(
+    client: redis.Redis, redis_url: str, kind: type[General], rules: int | None
+) -> None:
+    store = kind(RedisStore(redis_url, timeout=PATIENT, server_time=False))
     refused = 0
     with Monitor(client) as monitor:
         for seed in range(150):
-            steps = [step for step in sequence(Random(seed), f"u{seed}", rules=1, plain=True) if step.expected]
+            steps = [step for step in sequence(Random(seed), f"u{seed}", rules=rules, plain=True) if step.expected]
             found = [answered(store, step) for step in steps]
             runs = [run for run in monitor.runs() if run]
             for step, outcomes, run in zip(steps, found, runs, strict=True):
@@ -112,14 +115,17 @@ def test_a_check_that_a_counter_refuses_writes_nothing(client: redis.Redis, redi
     assert refused > 400
 
 
-def test_counters_write_what_the_general_script_writes(client: redis.Redis, redis_url: str) -> None:
+@pytest.mark.parametrize(("kind", "rules"), [(Counted, 1), (Joined, None)])
+def test_counters_write_what_the_general_script_writes(
+    client: redis.Redis, redis_url: str, kind: type[General], rules: int | None
+) -> None:
     store = RedisStore(redis_url, timeout=PATIENT, server_time=False)
     told = 0
     with Monitor(client) as monitor:
         for seed in range(150):
-            steps = sequence(Random(seed), f"u{seed}", rules=1, plain=True)
+            steps = sequence(Random(seed), f"u{seed}", rules=rules, plain=True)
             written = []
-            for wrapped in (General(store), Counted(store)):
+            for wrapped in (General(store), kind(store)):
                 for step in steps:
                     answered(wrapped, step)
                 written.append([list(writes(run)) for run in monitor.runs() if run])
@@ -147,6 +153,23 @@ def test_a_key_without_a_lifetime_is_given_one_by_its_counter(client: redis.Redi
     store.counter("rl:g", replace(rate, limit=0)).take("u", 1, now_us)
     assert client.pttl(key) <= lifetime // 2
     store.close()
+
+
+def test_keys_without_a_lifetime_are_given_one_by_a_joint_counter(client: redis.Redis, redis_url: str) -> None:
+    limiter = Limiter(RedisStore(redis_url, timeout=PATIENT, server_time=False), clock=FakeClock())
+    policy = Policy(*(Rule(f"r{number}", kind) for number, kind in enumerate(KINDS)))
+    assert limiter.check(policy, "u", cost=5)
+    lives = {key: client.pttl(key) for key in client.scan_iter()}
+    assert len(lives) == len(KINDS)
+    for cost in (1, 1000):
+        assert all(client.persist(key) for key in lives)
+        assert limiter.check(policy, "u", cost=cost).allowed == (cost == 1)
+        assert all(0 < client.pttl(key) <= 7_200_000 for key in lives)
+    for key, life in lives.items():
+        assert client.pexpire(key, life // 2)
+    assert not limiter.check(policy, "u", cost=1000)
+    assert all(client.pttl(key) <= life // 2 for key, life in lives.items())
+    limiter.close()
 
 
 def test_every_write_of_a_key_brings_its_lifetime(client: redis.Redis, redis_url: str) -> None:
@@ -183,17 +206,22 @@ def test_a_key_found_without_a_lifetime_is_given_one(client: redis.Redis, redis_
     limiter.close()
 
 
+@pytest.mark.parametrize("bans", [(), (5, 60)])
 @pytest.mark.parametrize("server_time", [True, False])
-def test_a_policy_is_one_command_whatever_its_length(proxy: CountingProxy, server_time: bool) -> None:
+def test_a_policy_is_one_command_whatever_its_length(
+    proxy: CountingProxy, server_time: bool, bans: tuple[int, ...]
+) -> None:
     limiter = Limiter(RedisStore(proxy.url, timeout=PATIENT, server_time=server_time), clock=FakeClock())
-    rules = [Rule(f"r{number}", KINDS[number % len(KINDS)], ban_for=(5, 60)) for number in range(24)]
-    limiter.check(rules[0], "warm")
+    rules = [Rule(f"r{number}", KINDS[number % len(KINDS)], ban_for=bans) for number in range(24)]
+    for length in (1, 2, 4, 8, 24):  # the server is told the scripts
+        limiter.check(Policy(*rules[:length]), "warm")
+        limiter.peek(Policy(*rules[:length]), "warm")
     for length in (1, 2, 4, 8, 24):
         policy = Policy(*rules[:length])
         proxy.reset()
         decisions = [limiter.check(policy, f"u{length}", cost=cost) for cost in (1, 0, 20)]
         decisions.append(limiter.peek(policy, f"u{length}"))
-        assert [decision.allowed for decision in decisions] == [True, True, False, False]
+        assert [decision.allowed for decision in decisions] == [True, True, False, not bans]
         assert all(decision.headers("ietf") for decision in decisions)
         assert proxy.counts == {"EVALSHA": 4}
         assert proxy.round_trips == 4

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ratelimit import MemoryStore
-from tests.model.counted import Counted
+from tests.model.counted import Counted, Joined
 from tests.model.sequences import ALGORITHMS, compare, play, sequence
 from tests.model.tape import Tape
 
@@ -58,6 +58,30 @@ def test_counters_answer_as_the_model_does(client: redis.Redis) -> None:
     assert counted > 10 * ON_EACH_SERVER
 
 
+@pytest.mark.timeout(300)
+def test_joint_counters_in_memory_answer_as_the_model_does() -> None:
+    counted = 0
+    for seed in range(IN_MEMORY):
+        store = Joined(MemoryStore())
+        compare(store, sequence(Random(seed), "u", plain=True), f"seed {seed}")
+        counted += store.counted
+    assert counted > 5 * IN_MEMORY
+
+
+@pytest.mark.timeout(300)
+def test_joint_counters_answer_as_the_model_does(client: redis.Redis) -> None:
+    counted = 0
+    for seed in range(ON_EACH_SERVER):
+        steps = sequence(Random(seed), f"u{seed}", plain=True)
+        tape = Tape(client)
+        store = Joined(tape.store)
+        list(play(store, steps))
+        tape.run()
+        compare(store, steps, f"seed {seed}")
+        counted += store.counted
+    assert counted > 5 * ON_EACH_SERVER
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(random=st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -65,3 +89,4 @@ def test_each_algorithm_answers_as_the_model_does(algorithm: str, random: Random
     steps = sequence(random, "u", [algorithm])
     compare(MemoryStore(), steps, algorithm)
     compare(Counted(MemoryStore()), steps, algorithm)
+    compare(Joined(MemoryStore()), steps, algorithm)

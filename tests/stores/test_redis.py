@@ -39,12 +39,6 @@ class TestRedisStoreOverAUnixSocket(StoreConformance):
 
 
 @pytest.fixture
-def client(redis_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
-
-
-@pytest.fixture
 def redis_limiter(redis_url: str, fake_clock: FakeClock) -> Iterator[Limiter]:
     limiter = Limiter(RedisStore(redis_url, timeout=PATIENT, server_time=False), clock=fake_clock)
     yield limiter
@@ -84,6 +78,7 @@ class TestOnTheWire:
 
         async def three() -> None:
             await limiter.acheck(Rate.parse("1/s; 9/m"), "another")
+            await limiter.apeek(Rate.parse("1/s; 9/m"), "another")
             proxy.reset()
             for _ in range(3):
                 await limiter.acheck(Rate.parse("2/s; 3/m"), "u")

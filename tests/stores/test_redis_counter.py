@@ -13,9 +13,10 @@ from ratelimit.algorithms.base import BY_NAME
 from ratelimit.keys import stored_key
 from ratelimit.outcome import LOOK, Charge
 from ratelimit.stores import redis_counter, redis_pipe, redis_plain
+from ratelimit.stores.base import Taken
 from ratelimit.stores.redis import RedisStore
 from ratelimit.stores.redis_counter import DIVIDED, RedisCounter
-from ratelimit.stores.redis_plain import Taken, plain
+from ratelimit.stores.redis_plain import plain
 from ratelimit.testing import CALLERS, START
 from tests.servers import Server, ask, replica
 from tests.wire import CountingProxy
@@ -31,12 +32,6 @@ def store(redis_url: str) -> Iterator[RedisStore]:
     store = RedisStore(redis_url, timeout=PATIENT, server_time=False)
     yield store
     store.close()
-
-
-@pytest.fixture
-def client(redis_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
 
 
 async def warm(store: RedisStore, *counters: RedisCounter) -> None:

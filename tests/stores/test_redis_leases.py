@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,12 +39,6 @@ print(sum(bool(limiter.check(rule, "u")) for _ in range(400)))
 
 def worker(url: str) -> Limiter:
     return Limiter(RedisStore(url, timeout=PATIENT), clock=FakeClock())
-
-
-@pytest.fixture
-def client(redis_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
 
 
 def counted(client: redis.Redis) -> int:

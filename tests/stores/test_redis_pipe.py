@@ -14,7 +14,7 @@ from ratelimit import Limiter, Rate
 from ratelimit.stores import redis_pipe
 from ratelimit.stores.redis import RedisStore
 from ratelimit.stores.redis_clients import async_client, target
-from ratelimit.stores.redis_pipe import PipeOpener
+from ratelimit.stores.redis_opener import PipeOpener
 from ratelimit.stores.redis_reader import PythonReader, new_reader
 from ratelimit.stores.redis_script import packed
 from ratelimit.testing import FakeClock

@@ -1,0 +1,256 @@
+"""Several rates that are always asked together, prepared: a policy, a rule or category with more than one rate, and rules whose
+caller or cost takes more than a look.
+
+Rules:
+- Prepared is what is enforced, for every call, without bans and without distinct counting, and does not depend on attributes
+  of the call. Everything else goes the general way (`plan.py`), which decides the same.
+- A denial is known until the longest wait among the rates that refused is over: until then one of them refuses.
+- The rest is as for a single rate (`prepared.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from ratelimit.algorithms.base import BY_NAME
+from ratelimit.categories import Category
+from ratelimit.decision import Decision, Part, strictest
+from ratelimit.denials import Denials
+from ratelimit.errors import ConfigurationError
+from ratelimit.identity import Identity
+from ratelimit.keys import further_head, head
+from ratelimit.plan import Planner, RuleLike, not_a_caller
+from ratelimit.rates import MAX_LIMIT, Rate
+from ratelimit.rules import PLAIN_BY, Policy, Rule
+from ratelimit.settings import Settings
+from ratelimit.stores.base import Callers, JointCounter, LocalJointCounter, Share, Store, Taken
+from ratelimit.tiers import tier_of
+
+if TYPE_CHECKING:
+    from ratelimit.prepared import (
+        Quota,  # `of` gives the same type there and here, for compiled code need not box it then
+    )
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+_MAX_QUOTAS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What of a rule or category depends neither on the caller nor on the call. `by` is None where the call says by whom it
+    counts, a strategy's name, or a rule that finds the caller."""
+
+    name: str
+    rate: Rate
+    tiered: bool
+    by: str | Rule | None = None
+    weight: int = 1
+
+
+class JointQuota:
+    """Several rates: what a caller of one tier has. `named` gives the callers of a text that names one, where they are not just
+    that text; `counter` is None if the store has none."""
+
+    __slots__ = ("_most", "_named", "_parts", "counter", "decide", "denials")
+
+    def __init__(
+        self,
+        counter: JointCounter | LocalJointCounter | None,
+        names: Sequence[str],
+        shares: Sequence[Share],
+        named: Callable[[str], Callers] | None,
+        denials_us: int = 0,
+    ) -> None:
+        self.denials = Denials(denials_us)
+        self.decide: Any = self._decide if hasattr(counter, "decide") else None
+        self.counter: Any = counter
+        self._parts = [(name, share.rate, share.weight) for name, share in zip(names, shares, strict=True)]
+        self._most = MAX_LIMIT // max(share.weight for share in shares)
+        self._named = named
+
+    def _decide(self, asked: JointQuota, callers: Callers, cost: int, now_us: int) -> Decision:
+        decision: Decision = self.counter.decide(self, self._callers(callers, cost), cost, now_us)
+        return decision
+
+    def take(self, callers: Callers, cost: int, now_us: int) -> Taken:
+        """See `JointCounter.take`."""
+        found: Taken = self.counter.take(self._callers(callers, cost), cost, now_us)
+        return found
+
+    async def atake(self, callers: Callers, cost: int, now_us: int) -> Taken:
+        """`take` for an event loop."""
+        found: Taken = await self.counter.atake(self._callers(callers, cost), cost, now_us)
+        return found
+
+    def parts(self, callers: Callers, cost: int, taken: Taken) -> list[Part]:
+        """The figures of what was taken; of a call that was refused, those that it found."""
+        every, found, at_us = taken
+        callers = self._callers(callers, cost)
+        each = (callers,) * len(self._parts) if isinstance(callers, str) else callers
+        parts = []
+        for (name, rate, weight), caller, (passes, state, us) in zip(
+            self._parts, each, self.counter.each(found, at_us), strict=True
+        ):
+            algorithm = BY_NAME[rate.algorithm]
+            needed = cost * weight if every or not passes else 0
+            if not every:  # it may have been a while since the denial
+                state = algorithm.current(state, rate, us)
+            parts.append(Part(name, rate, algorithm.outcome(state, rate, needed, us, every), caller))
+        return parts
+
+    def heed(self, callers: Callers, cost: int, now_us: int, taken: Taken) -> None:
+        """See `Quota.heed`."""
+        if not taken[0]:
+            wait_us = strictest(self.parts(callers, cost, taken)).outcome.retry_after_us
+            self.denials.put(callers, cost, now_us, taken, wait_us)
+
+    def _callers(self, callers: Callers, cost: int) -> Callers:
+        if cost > self._most:
+            name, _, weight = next(part for part in self._parts if part[2] * cost > MAX_LIMIT)
+            raise ConfigurationError(f"rule {name!r}: cost {weight} times {cost} is more than {MAX_LIMIT}")
+        return self._named(callers) if self._named is not None and isinstance(callers, str) else callers
+
+
+class PreparedJoint:
+    """What is counted together, for any caller. `plain` is the quota of a caller without a tier."""
+
+    __slots__ = (
+        "_by",
+        "_counted",
+        "_denials_us",
+        "_places",
+        "_planner",
+        "_prefix",
+        "_quotas",
+        "_store",
+        "plain",
+        "rule",
+    )
+
+    def __init__(
+        self, rule: RuleLike, counted: Sequence[Counted], settings: Settings, store: Store, planner: Planner
+    ) -> None:
+        self.rule = rule  # kept, for it is known by its place in memory
+        self._counted = counted
+        self._prefix = settings.key_prefix
+        self._denials_us = settings.denial_cache_ms * 1000
+        self._store = store
+        self._planner = planner if any(one.tiered for one in counted) else None
+        # How each different caller is found, and for each rate which of them it counts for.
+        places = [_place(one.by) for one in counted]
+        self._by = list({place: one.by for place, one in zip(places, counted, strict=True)}.values())
+        different = list(dict.fromkeys(places))
+        self._places = [
+            different.index(place) for place, one in zip(places, counted, strict=True) for _ in one.rate.parts
+        ]
+        self._quotas: dict[object, JointQuota] = {}
+        self.plain = self._made([one.rate for one in counted])
+
+    def of(self, identity: Identity, strategy: str) -> tuple[Quota | JointQuota, Callers]:
+        """What the caller has, and whom the call counts for: by the rules' own characteristics, else by `strategy`."""
+        if not isinstance(identity, Identity):
+            raise not_a_caller(identity)
+        return self._quota(identity), self._caller(identity, strategy)
+
+    def _quota(self, identity: Identity) -> JointQuota:
+        planner = self._planner
+        if planner is None:
+            return self.plain
+        if not planner.by_tier:
+            return self._of(tuple(self._rates(planner, identity)), planner, identity)
+        return self._of(tier_of(identity), planner, identity)
+
+    def _caller(self, identity: Identity | str, strategy: str) -> Callers:
+        if len(self._by) == 1:
+            return _caller(self._by[0] or strategy, identity)
+        found = [_caller(by, identity) for by in self._by]  # type: ignore[arg-type]
+        return tuple([found[place] for place in self._places])
+
+    def forget_denials(self, caller: str) -> None:
+        """Has the caller's next check ask the store."""
+        for quota in [self.plain, *self._quotas.values()]:
+            quota.denials.drop(caller)
+
+    def _of(self, place: object, planner: Planner, identity: Identity) -> JointQuota:
+        quota = self._quotas.get(place)
+        if quota is None:
+            if len(self._quotas) >= _MAX_QUOTAS:
+                self._quotas = {}
+            quota = self._quotas[place] = self._made(self._rates(planner, identity))
+        return quota
+
+    def _rates(self, planner: Planner, identity: Identity) -> list[Rate]:
+        return [planner.scaled(one.rate, identity) if one.tiered else one.rate for one in self._counted]
+
+    def _made(self, rates: Sequence[Rate]) -> JointQuota:
+        shares, names = [], []
+        for one, rate in zip(self._counted, rates, strict=True):
+            first = head(self._prefix, one.name)
+            whole, *others = rate.parts
+            shares += [
+                Share(first, whole, one.weight),
+                *(Share(further_head(first, other), other, one.weight) for other in others),
+            ]
+            names += [one.name] * len(rate.parts)
+        counter = self._store.joint(shares, len(self._by) == 1)
+        # A text that names a caller is that caller whatever the strategy, but not whatever the rule.
+        named = partial(self._caller, strategy="") if any(isinstance(by, Rule) for by in self._by) else None
+        return JointQuota(counter, names, shares, named, self._denials_us)
+
+
+def prepare_joint(
+    rule: RuleLike,
+    found: Category | Rate | Rule | Policy,
+    group: str | None,
+    settings: Settings,
+    store: Store,
+    planner: Planner,
+) -> PreparedJoint | None:
+    """`found`, which `rule` is or names, ready for any caller; None when it must go the general way."""
+    rules = found.rules if isinstance(found, Policy) else (found,)
+    counted = [_counted(one, group, settings) for one in rules]
+    known = [one for one in counted if one is not None]
+    mixed = group is not None and len(rules) > 1
+    algorithms = {part.algorithm for one in known for part in one.rate.parts}
+    if mixed or len(known) < len(counted) or not algorithms <= store.holds:
+        return None
+    if not planner.scales and any(one.tiered for one in known):
+        return None
+    prepared = PreparedJoint(rule, known, settings, store, planner)
+    return prepared if prepared.plain.counter is not None else None
+
+
+def _counted(found: Category | Rate | Rule, group: str | None, settings: Settings) -> Counted | None:
+    """What is counted for one rule, if that can be said before a call."""
+    if isinstance(found, Category):
+        return Counted(group or found.name, settings.rate(found), tiered=True)
+    if isinstance(found, Rate):
+        return Counted(group or "default", found, tiered=False)
+    source, by = found.rate, found.by
+    plain = (found.action, found.ban_for, found.count_distinct) == ("enforce", (), None) and found.cost > 0
+    if not plain or found.match or callable(source) or any(_of_call(one) for one in by):  # type: ignore[union-attr]
+        return None
+    rate: Any = settings.rate(source) if isinstance(source, Category) else source
+    only: Any = by[0] if len(by) == 1 else None  # type: ignore[arg-type, index]
+    strategy = "token_or_ip" if only == "token" else only
+    return Counted(group or found.name, rate, found.tiered, strategy if only in PLAIN_BY else found, found.cost)
+
+
+def _of_call(characteristic: object) -> bool:
+    """Whether a characteristic is an attribute, which a call may bring."""
+    return not callable(characteristic) and characteristic not in PLAIN_BY and characteristic != "global"
+
+
+def _place(by: str | Rule | None) -> object:
+    """The same for what finds the same caller."""
+    return by.by if isinstance(by, Rule) else by
+
+
+def _caller(by: str | Rule, identity: Identity | str) -> str:
+    if isinstance(by, Rule):
+        return by.caller(identity, _NONE)
+    return identity if isinstance(identity, str) else identity.key(by)
