@@ -6,6 +6,7 @@ Words after `--` go to the command: `python -m nox -s tests -- tests/core -k rat
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -19,8 +20,17 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 ENVIRONMENTS = dict.fromkeys(
     [(HERE, "graphene"), (HERE, "strawberry"), ("3.11", "oldest"), ("3.12", "strawberry"), ("3.13", "graphene")]
 )
+# What of the suite the compiled modules decide, without servers.
+COMPILED = [
+    "tests/core",
+    "tests/stores/test_memory.py",
+    "tests/model",
+    "tests/test_compiled.py",
+    "-k",
+    "not redis and not valkey",
+]
 nox.needs_version = ">=2025.10.14"
-nox.options.sessions = ["tests", "lint", "types", "coverage"]
+nox.options.sessions = ["tests", "compiled", "lint", "types", "coverage"]
 nox.options.default_venv_backend = "virtualenv"
 nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = False
@@ -63,6 +73,32 @@ def tests(session: nox.Session, generation: str) -> None:
     """The test suite, real servers included."""
     install(session, "tests", generation)
     session.run("python", "-m", "pytest", *(session.posargs or part(str(session.python), generation)))
+
+
+@nox.session
+def compiled(session: nox.Session) -> None:
+    """The compiled wheel, and what of the suite the compiled modules decide; `-- tests` for all of it.
+
+    In a folder without the package's source, which would be imported in place of what is installed.
+    """
+    folder = Path(session.create_tmp()).resolve()
+    for name in os.listdir(folder):
+        path = folder / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    install(session, "compiled", "tests", "graphene", project=False)
+    build = ["python", "-m", "build", "--no-isolation", "--wheel", "--outdir", str(folder)]
+    session.run(*build, env={"HATCH_BUILD_HOOK_ENABLE_CUSTOM": "true"})
+    (wheel,) = folder.glob("*.whl")
+    session.install("--no-compile", f"{wheel}[all]")
+    # Again by itself, for one of its version may be installed already.
+    session.install("--no-compile", "--force-reinstall", "--no-deps", str(wheel))
+    for name in ("adapters", "benchmarks", "docs", "examples", "tests"):
+        shutil.copytree(name, folder / name)
+    for name in (*Path().glob("*.md"), "pyproject.toml"):
+        shutil.copy(name, folder)
+    session.chdir(folder)
+    words = ["-o", "pythonpath=.", "--ignore=tests/test_wheel.py", *(session.posargs or COMPILED)]
+    session.run("python", "-m", "pytest", *words, env={"TESTED_BUILD": "compiled"})
 
 
 @nox.session

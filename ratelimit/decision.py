@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from ratelimit.compiling import Unchecked, mypyc_attr
 from ratelimit.headers import response_headers
 from ratelimit.outcome import NEVER, Outcome, whole_seconds
 from ratelimit.rates import MAX_LIMIT, Rate
 
 UNLIMITED: Final = Rate(MAX_LIMIT, 1)
 """The rate of a call that nothing limits: what response headers would tell a client must not slow it down."""
-_new: Final = object.__new__
 
 
 class Part(NamedTuple):
@@ -27,59 +27,59 @@ class Part(NamedTuple):
 class Asked(Protocol):
     """What was asked, as far as figures follow from it: one rate or several."""
 
-    def parts(self, caller: Any, cost: int, taken: Any) -> Sequence[Part]:
+    def parts(self, caller: Any, cost: int, taken: Any, /) -> Sequence[Part]:
         """What was found, in figures: one for each rate."""
         ...
 
 
+@mypyc_attr(acyclic=True)
 class Decision:
     """Whether a call may go on, and the figures of the rate that constrains it most. True when it may.
 
     Attribute: `allowed`.
     """
 
-    __slots__ = ("_binding", "_caller", "_cost", "_degraded", "_parts", "_taken", "allowed")
+    __slots__ = ("_at_us", "_binding", "_caller", "_cost", "_degraded", "_found", "_parts", "allowed")
 
+    allowed: bool
     _binding: Part | Asked
     """The part that constrains most, or what it is worked out from at the first look."""
     _caller: Any
     """The caller's key; when several rates were asked, it may be one for each."""
     _cost: int
+    """Units that were asked for, 1 or more; 0 when the decision was made of `_parts`."""
     _degraded: bool
     _parts: Sequence[Part]
-    _taken: Any
+    _found: Any
+    """What was found, as the counter keeps it, and `_at_us`, the time it was judged by."""
+    _at_us: int
 
-    def __init__(self, parts: Sequence[Part], degraded: bool = False) -> None:
-        binding = parts[0] if len(parts) == 1 else strictest(parts)
-        self.allowed = binding.outcome.allowed or not binding.enforced
-        self._degraded = degraded
-        self._taken = None
-        self._parts = parts
-        self._binding = binding
+    # Without an __init__, for one is made in every check: `taken` and `decided` set what it consists of.
 
     @property
     def parts(self) -> Sequence[Part]:
         """One for every rate that was asked."""
-        if self._taken is not None:
+        if self._cost:
             _ = self.binding  # which works them out
         return self._parts
 
     @property
     def degraded(self) -> bool:
         """Whether the outage policy decided, because the store could not answer."""
-        return self._taken is None and self._degraded
+        return not self._cost and self._degraded
 
     @property
     def binding(self) -> Part:
         """The part that constrains the call most."""
         binding = self._binding
         if not isinstance(binding, Part):
-            parts = self._parts = binding.parts(self._caller, self._cost, self._taken)
+            found = self.allowed, self._found, self._at_us
+            parts = self._parts = binding.parts(self._caller, self._cost, found)
             binding = self._binding = parts[0] if len(parts) == 1 else strictest(parts)
         return binding
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Decision, (self.parts, self.degraded)
+        return decided, (self.parts, self.degraded)
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -140,7 +140,7 @@ class Decision:
     @property
     def counted(self) -> bool:
         """Whether any rate was asked: False for a call that nothing limits, such as a skipped one."""
-        return self._taken is not None or self.binding.rate != UNLIMITED
+        return self._cost > 0 or self.binding.rate != UNLIMITED
 
     @property
     def shadow_denials(self) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ class Decision:
         """The sentence for a denied caller: `Limit exceeded: Max 10 requests per minute. Please try again later.`"""
         return f"Limit exceeded: {self.describe()}. Please try again later."
 
-    def headers(self, style: str = "none") -> dict[str, str]:
+    def headers(self, style: str | Unchecked = "none") -> dict[str, str]:
         """Response headers: `Retry-After` on a denial whose end is known, and those of `style`.
 
         `"none"` adds nothing, `"ietf"` adds `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers),
@@ -164,14 +164,25 @@ class Decision:
         return response_headers(self, style)
 
 
+def decided(parts: Sequence[Part], degraded: bool = False) -> Decision:
+    """The decision on all `parts`; `degraded` when the outage policy made their outcomes."""
+    decision = Decision()
+    binding = parts[0] if len(parts) == 1 else strictest(parts)
+    decision.allowed = binding.outcome.allowed or not binding.enforced
+    decision._binding = binding
+    decision._degraded = degraded
+    decision._parts = parts
+    decision._cost = 0
+    return decision
+
+
 def taken(asked: Asked, caller: Any, cost: int, found: tuple[bool, Any, int]) -> Decision:
     """The decision on what was asked: whether it passes, and what `asked` works the figures out from."""
-    decision = _new(Decision)
-    decision.allowed = found[0]
+    decision = Decision()
+    decision.allowed, decision._found, decision._at_us = found
     decision._binding = asked
     decision._caller = caller
     decision._cost = cost
-    decision._taken = found
     return decision
 
 

@@ -11,16 +11,17 @@ from typing import Any, Final
 
 from ratelimit import events
 from ratelimit import settings as settings_module
-from ratelimit.decision import UNLIMITED, Decision, Part, taken
+from ratelimit.compiling import mypyc_attr
+from ratelimit.decision import UNLIMITED, Decision, Part, decided, taken
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
-from ratelimit.joint import PreparedJoint
+from ratelimit.joint import JointQuota, PreparedJoint
 from ratelimit.meant import Matching, matching
 from ratelimit.multiplier import Multiplier
 from ratelimit.outage import OutageLog, policy_outcomes
 from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
-from ratelimit.plan import Ask, Call, Planner, RuleLike, check_cost
-from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, prepare
+from ratelimit.plan import Ask, Call, Cost, Planner, RuleLike, check_cost
+from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, Quota, prepare
 from ratelimit.rates import MAX_LIMIT, Rate
 from ratelimit.reservation import Reservation
 from ratelimit.rules import Policy, Rule
@@ -42,6 +43,7 @@ def system_clock() -> int:
     return time_ns() // 1000
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Limiter:
     """Decides on calls, in threads and in event loops alike. One limiter made at import serves a whole process.
 
@@ -63,7 +65,8 @@ class Limiter:
         tiers: Tiers = default_tiers,
         multiplier: Multiplier | None = None,
     ) -> None:
-        if type(clock()) is not int:
+        given: Any = clock
+        if type(given()) is not int:
             raise ConfigurationError(f"clock {clock!r} must give whole microseconds since the epoch, as an int")
         self._settings = settings
         self._clock = clock
@@ -80,7 +83,7 @@ class Limiter:
         _ = self.settings, self.store
         self._check_policies()
         if settings is None:
-            settings_module.watch(self)
+            self._watch = settings_module.Watch(self.settings_changed)
             settings_module.warn_of_unknown(os.environ)
 
     @property
@@ -107,7 +110,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -129,12 +132,14 @@ class Limiter:
         prepared = self._prepared.get(place) or self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
-                quota: Any = prepared.plain
+                quota: Quota | JointQuota = prepared.plain
                 caller: Any = identity
             else:
                 quota, caller = prepared.of(identity, key)
             now_us = time_ns() // 1000 if self._wall else self._clock()
-            decision = None if quota.decide is None else quota.decide(quota, caller, cost, now_us)
+            decision: Decision | None = None
+            if quota.decide is not None:
+                decision = quota.decide(quota, caller, cost, now_us)
             if decision is None:
                 found = quota.denials.get(caller, cost, now_us)
                 if found is None:
@@ -161,7 +166,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -173,12 +178,14 @@ class Limiter:
         prepared = self._prepared.get(place) or self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
-                quota: Any = prepared.plain
+                quota: Quota | JointQuota = prepared.plain
                 caller: Any = identity
             else:
                 quota, caller = prepared.of(identity, key)
             now_us = time_ns() // 1000 if self._wall else self._clock()
-            decision = None if quota.decide is None else quota.decide(quota, caller, cost, now_us)
+            decision: Decision | None = None
+            if quota.decide is not None:
+                decision = quota.decide(quota, caller, cost, now_us)
             if decision is None:
                 found = quota.denials.get(caller, cost, now_us)
                 if found is None:
@@ -205,7 +212,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -219,7 +226,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -245,7 +252,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -264,7 +271,7 @@ class Limiter:
         identity: Identity | str,
         *,
         key: str = "user_or_ip",
-        cost: int = 1,
+        cost: Cost = 1,
         group: str | None = None,
         attributes: Mapping[str, Any] = _NONE,
         protocol: str = "",
@@ -327,7 +334,7 @@ class Limiter:
     def unlimited(self, identity: Identity | str) -> Decision:
         """The decision on a call that nothing limits."""
         key = identity if isinstance(identity, str) else identity.key()
-        return Decision([Part("unlimited", UNLIMITED, Outcome(True, MAX_LIMIT, MAX_LIMIT, 0, 0), key)])
+        return decided([Part("unlimited", UNLIMITED, Outcome(True, MAX_LIMIT, MAX_LIMIT, 0, 0), key)])
 
     def __repr__(self) -> str:
         return f"<Limiter on {type(self.store).__name__}>"
@@ -443,7 +450,7 @@ class Limiter:
                 raise ConfigurationError(f"{settings_module.PREFIX}POLICY_FILE: {name}: {error}") from None
 
     def _reservation(self, call: Call, protocol: str) -> Reservation:
-        check_cost(call.cost)
+        cost = check_cost(call.cost)
         # Planned for one unit, so that the real cost can be charged at the same weights.
         units = self._asks([call._replace(cost=1)], protocol)
         for ask in units:
@@ -451,7 +458,7 @@ class Limiter:
                 raise ConfigurationError(
                     f"rule {ask.charge.rule!r} counts different values, which have no cost to reserve; use check"
                 )
-        return Reservation(self, units, call.cost, self._clock())
+        return Reservation(self, units, cost, self._clock())
 
     def _let_through(self, asks: Sequence[Ask]) -> Decision:
         if not asks:
@@ -491,7 +498,7 @@ def _decision(asks: Sequence[Ask], outcomes: Sequence[Outcome], degraded: bool =
         Part(ask.charge.rule, ask.charge.rate, outcome, ask.caller, ask.charge.enforce)
         for ask, outcome in zip(asks, outcomes, strict=True)
     ]
-    return Decision(parts, degraded)
+    return decided(parts, degraded)
 
 
 def _caller(identity: Identity | str, key: str) -> str:
@@ -505,11 +512,13 @@ _limiter_lock = threading.Lock()
 def get_limiter() -> Limiter:
     """The process's limiter: the one `set_limiter` was given, else one that follows the settings."""
     global _limiter
-    if _limiter is None:
+    limiter = _limiter
+    if limiter is None:
         with _limiter_lock:
-            if _limiter is None:
-                _limiter = Limiter()
-    return _limiter
+            limiter = _limiter
+            if limiter is None:
+                limiter = _limiter = Limiter()
+    return limiter
 
 
 def set_limiter(limiter: Limiter | None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from ratelimit.compiling import Unchecked
 from ratelimit.errors import ConfigurationError
 from ratelimit.keys import encoded
 from ratelimit.outcome import whole_seconds
@@ -20,7 +21,7 @@ _LONGEST: Final = 256
 """Characters of a rule's name that are worth remembering what headers call it."""
 
 
-def response_headers(decision: Decision, style: str = "none") -> dict[str, str]:
+def response_headers(decision: Decision, style: str | Unchecked = "none") -> dict[str, str]:
     """See `Decision.headers`. An unknown style is a `ConfigurationError`."""
     if style not in HEADER_STYLES:
         raise ConfigurationError(f"unknown header style {style!r}; use one of {', '.join(HEADER_STYLES)}")
@@ -44,7 +45,7 @@ def response_headers(decision: Decision, style: str = "none") -> dict[str, str]:
     return headers
 
 
-def raw_headers(decision: Decision, style: str = "none") -> list[tuple[bytes, bytes]]:
+def raw_headers(decision: Decision, style: str | Unchecked = "none") -> list[tuple[bytes, bytes]]:
     """`response_headers` as an ASGI application sends them: bytes, the names in lower case."""
     if decision.allowed:
         if style == "none":

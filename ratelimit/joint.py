@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.categories import Category
@@ -29,6 +29,11 @@ from ratelimit.rules import PLAIN_BY, Policy, Rule
 from ratelimit.settings import Settings
 from ratelimit.stores.base import Callers, JointCounter, LocalJointCounter, Share, Store, Taken
 from ratelimit.tiers import tier_of
+
+if TYPE_CHECKING:
+    from ratelimit.prepared import (
+        Quota,  # `of` gives the same type there and here, for compiled code need not box it then
+    )
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _MAX_QUOTAS: Final = 256
@@ -145,7 +150,7 @@ class PreparedJoint:
         self._quotas: dict[object, JointQuota] = {}
         self.plain = self._made([one.rate for one in counted])
 
-    def of(self, identity: Identity, strategy: str) -> tuple[JointQuota, Callers]:
+    def of(self, identity: Identity, strategy: str) -> tuple[Quota | JointQuota, Callers]:
         """What the caller has, and whom the call counts for: by the rules' own characteristics, else by `strategy`."""
         if not isinstance(identity, Identity):
             raise not_a_caller(identity)

@@ -7,6 +7,7 @@ from inspect import iscoroutinefunction
 from typing import Any, NamedTuple
 
 from ratelimit.categories import Category, RateLimits
+from ratelimit.compiling import Unchecked
 from ratelimit.errors import ConfigurationError, UnknownCategory
 from ratelimit.identity import Identity, hashed
 from ratelimit.keys import further_head, head
@@ -19,6 +20,8 @@ from ratelimit.tiers import Tiers, default_tiers
 
 RuleLike = str | Category | Rate | Rule | Policy
 """What may be checked: a category or its name, a rate, a rule, a policy or its name in the policy file."""
+Cost = int | Unchecked
+"""What a call may cost: a whole number of units, which `check_cost` looks at."""
 
 
 class Call(NamedTuple):
@@ -27,7 +30,7 @@ class Call(NamedTuple):
     rule: RuleLike
     identity: Identity | str
     group: str | None = None
-    cost: int = 1
+    cost: Cost = 1
     key: str = "user_or_ip"
     attributes: Mapping[str, Any] = {}
 
@@ -92,17 +95,20 @@ class Planner:
             rate, group = rule, call.group or "default"
         else:
             rate, group = self.scaled(settings.rate(rule), identity), call.group or rule.name
-        return [Ask(charge, caller) for charge in _charges(settings.key_prefix, group, caller, rate, call.cost)]
+        return [
+            Ask(charge, caller) for charge in _charges(settings.key_prefix, group, caller, rate, check_cost(call.cost))
+        ]
 
     def _of_rule(self, rule: Rule, call: Call, settings: Settings, attributes: Mapping[str, Any]) -> list[Ask]:
         rate = self._rate(rule, call.identity, settings)
         if rate is None:
             return []
         rule.check_lease(rate)
-        if rule.cost * call.cost > MAX_LIMIT:
-            raise ConfigurationError(f"rule {rule.name!r}: cost {rule.cost} times {call.cost} is more than {MAX_LIMIT}")
+        cost = check_cost(call.cost)
+        if rule.cost * cost > MAX_LIMIT:
+            raise ConfigurationError(f"rule {rule.name!r}: cost {rule.cost} times {cost} is more than {MAX_LIMIT}")
         group, caller = call.group or rule.name, rule.caller(call.identity, attributes)
-        found = _charges(settings.key_prefix, group, caller, rate, rule.cost * call.cost)
+        found = _charges(settings.key_prefix, group, caller, rate, rule.cost * cost)
         if rule.action == "log":
             found = [charge._replace(enforce=False) for charge in found]
         if rule.bans_us:
@@ -167,10 +173,11 @@ def attributes_of(call: Call, protocol: str) -> dict[str, Any]:
     }
 
 
-def check_cost(cost: object) -> None:
-    """Raises `ConfigurationError` for a cost that is not whole, negative or out of range."""
+def check_cost(cost: object) -> int:
+    """The cost that was given. Raises `ConfigurationError` for a cost that is not whole, negative or out of range."""
     if type(cost) is not int or not 0 <= cost <= MAX_LIMIT:
         raise ConfigurationError(f"cost {cost!r} is not a whole number from 0 to {MAX_LIMIT}")
+    return cost
 
 
 def not_a_caller(identity: object) -> ConfigurationError:

@@ -17,26 +17,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.categories import Category
-from ratelimit.decision import Decision, Part
+from ratelimit.decision import Part
 from ratelimit.denials import Denials
 from ratelimit.identity import Identity
-from ratelimit.joint import PreparedJoint, prepare_joint
+from ratelimit.joint import JointQuota, PreparedJoint, prepare_joint
 from ratelimit.keys import head
 from ratelimit.plan import Planner, RuleLike, not_a_caller
 from ratelimit.rates import Rate
 from ratelimit.rules import PLAIN_BY, Policy, Rule
 from ratelimit.settings import Settings
-from ratelimit.stores.base import Counter, LocalCounter, Store, Taken
+from ratelimit.stores.base import Callers, Counter, LocalCounter, Store, Taken
 from ratelimit.tiers import tier_of
 
 if TYPE_CHECKING:
     from ratelimit.leases import Leased
 
-MAX_PREPARED: Final = 1_024
+MAX_PREPARED = 1_024
 """Rules, in groups, that a limiter keeps prepared; groups may be as many as an application likes."""
 _MAX_QUOTAS: Final = 256
 
-Decide = Callable[["Quota", str, int, int], Decision | None]
 Leases = dict[tuple[str, Rate, int], "Leased"]
 """Counters that take leases, by the head of their keys, rate and size: however often a rule is prepared, one hand for each."""
 
@@ -52,7 +51,7 @@ class Quota:
         self.denials = Denials(denials_us)
         # Of a counter in memory, `decide` and `state`; of another, `take` and `atake`; of one with leases, `decide` as well,
         # which decides what is in hand.
-        self.decide: Decide | None = getattr(counter, "decide", None)
+        self.decide: Any = getattr(counter, "decide", None)
         self.take: Any = getattr(counter, "take", None)
         self.atake: Any = getattr(counter, "atake", None)
         self._state: Any = getattr(counter, "state", None)
@@ -100,7 +99,7 @@ class Prepared:
         self._denials_us = denials_us
         self._quotas: dict[Rate, Quota] = {}
 
-    def of(self, identity: Identity, strategy: str) -> tuple[Quota, str]:
+    def of(self, identity: Identity, strategy: str) -> tuple[Quota | JointQuota, Callers]:
         """What the caller has, and whom the call counts for: by the rule's own characteristic, else by `strategy`."""
         if not isinstance(identity, Identity):
             raise not_a_caller(identity)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ratelimit.categories import SETTING_NAMES, Category, RateLimits
 from ratelimit.chain import X_FORWARDED_FOR
@@ -207,7 +207,7 @@ def _rate(name: str, value: object) -> Rate:
 
 
 _warned: set[str] = set()
-_watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
+_watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 _source: Callable[[], Mapping[str, object]] | None = None
 _overridden: dict[str, Any] = {}
 _current: Settings | None = None
@@ -231,20 +231,16 @@ def reload() -> None:
     global _current, _edition
     _edition = object()
     _current = None
-    for watcher in list(_watchers):
-        watcher.settings_changed()
+    for watch in list(_watches):
+        watch.changed()
 
 
-class Watcher(Protocol):
-    """Who keeps something that follows from the settings."""
+class Watch:
+    """Has `changed` called at every change of the process's settings, as long as this is kept."""
 
-    def settings_changed(self) -> None:
-        """Has it forget that."""
-
-
-def watch(watcher: Watcher) -> None:
-    """Has `watcher` told of every change of the process's settings, as long as it lives."""
-    _watchers.add(watcher)
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.changed = changed
+        _watches.add(self)
 
 
 def set_source(source: Callable[[], Mapping[str, object]] | None) -> None:

@@ -30,6 +30,7 @@ STORE_CLIENTS = {
     },
     "stores/redis_reader.py": {"redis", "hiredis"},
     "conformance.py": {"pytest"},
+    "compiling.py": {"mypy_extensions"},  # read by type checkers and the compiler, never imported
 }
 
 FRAMEWORKS = {
@@ -48,7 +49,7 @@ FRAMEWORKS = {
     "starlette",
     "strawberry",
 }
-CLIENTS = {"hiredis", "psycopg", "pytest", "redis", "valkey"}
+CLIENTS = {"hiredis", "mypy_extensions", "psycopg", "pytest", "redis", "valkey"}
 # Modules of the standard library that take longer to import than the core itself, and what they would bring along.
 HEAVY = {
     "asyncio",

@@ -48,6 +48,10 @@ def test_the_wheel_holds_the_packages_and_nothing_else(names: list[str]) -> None
     assert top > PACKAGES
 
 
+def test_the_wheel_is_pure_python_unless_asked_otherwise(wheel: Path) -> None:
+    assert wheel.name == "ratelimit_engine-0.1.0-py3-none-any.whl"
+
+
 def test_every_package_says_that_it_is_typed(names: list[str]) -> None:
     assert {name for name in names if name.endswith("py.typed")} == {f"{package}/py.typed" for package in PACKAGES}
 

@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ratelimit.algorithms.base import BY_NAME, State
 from ratelimit.decision import Asked, Decision, taken
@@ -19,7 +19,6 @@ from ratelimit.stores.base import LocalCounter, Taken
 from ratelimit.stores.keeper import Keeper, shortened
 from ratelimit.stores.tables import BITS, LOW, Table, kept, state_of
 
-_new: Final = object.__new__
 _BUCKETS: Final = ("token_bucket", "leaky_bucket")
 
 
@@ -98,26 +97,29 @@ class WindowCounter:
     def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
         """See `LocalCounter.decide`."""
         table = self._long.table
-        found: Taken | None = None
+        allowed = True
+        found: Any = None
         with self._keeper.lock:
             if table.since_us <= now_us < table.until_us:
                 recent = table.recent
                 try:
-                    used = recent[caller]
+                    known = recent[caller]
                 except KeyError:
                     recent = table.newest.open.part(caller)
-                    used = recent.get(caller, self._limit)
+                    known = recent.get(caller, self._limit)
+                used: int = known
                 if used + cost < self._limit:
                     recent[caller] = used + cost
-                    found = True, used, now_us
+                    found = known
             if found is None:
-                found = self._long.take(caller, cost, now_us)
-        decision = _new(Decision)  # as `taken` does: a call of it would cost a twenty-fifth of the check
-        decision.allowed = found[0]
+                allowed, found, _ = self._long.take(caller, cost, now_us)
+        decision = Decision()  # as `taken` does: a call of it would cost a twenty-fifth of the check
+        decision.allowed = allowed
         decision._binding = asked
         decision._caller = caller
         decision._cost = cost
-        decision._taken = found
+        decision._found = found
+        decision._at_us = now_us
         return decision
 
 
@@ -140,7 +142,8 @@ class BucketCounter:
     def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
         """See `LocalCounter.decide`."""
         table = self._long.table
-        found: Taken | None = None
+        allowed = True
+        found: Any = None
         with self._keeper.lock:
             if table.since_us <= now_us < table.until_us:
                 recent = table.recent
@@ -150,7 +153,8 @@ class BucketCounter:
                     recent = table.newest.open.part(caller)
                     known = recent.get(caller)
                 if known is not None:
-                    last_us, level = known if known.__class__ is tuple else (known >> BITS, known & LOW)
+                    pair: tuple[int, int] = known if known.__class__ is tuple else (known >> BITS, known & LOW)
+                    last_us, level = pair
                     elapsed_us = now_us - last_us
                     if elapsed_us >= 0:
                         level -= elapsed_us * self._limit
@@ -160,13 +164,14 @@ class BucketCounter:
                         if after <= self._room:
                             # A pair takes less time than a number, but more room: where there are few.
                             recent[caller] = (now_us, after) if recent is table.recent else now_us << BITS | after
-                            found = True, level, now_us
+                            found = level
             if found is None:
-                found = self._long.take(caller, cost, now_us)
-        decision = _new(Decision)
-        decision.allowed = found[0]
+                allowed, found, _ = self._long.take(caller, cost, now_us)
+        decision = Decision()
+        decision.allowed = allowed
         decision._binding = asked
         decision._caller = caller
         decision._cost = cost
-        decision._taken = found
+        decision._found = found
+        decision._at_us = now_us
         return decision

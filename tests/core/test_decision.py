@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratelimit import Limiter, Rate, RateLimitExceeded
-from ratelimit.decision import Decision, Part
+from ratelimit.decision import Decision, Part, decided
 from ratelimit.outcome import NEVER, Outcome
 
 WAITS = st.integers(1, 10**15) | st.just(NEVER)
@@ -21,7 +21,7 @@ OUTCOMES = st.one_of(
 def merged(*outcomes: Outcome, degraded: bool = False, shadow: tuple[int, ...] = ()) -> Decision:
     """A decision on rules r0, r1, …, of which those with a number in `shadow` are not enforced."""
     parts = [Part(f"r{n}", Rate(o.limit, 60), o, f"caller{n}", n not in shadow) for n, o in enumerate(outcomes)]
-    return Decision(parts, degraded)
+    return decided(parts, degraded)
 
 
 def allowed(remaining: int) -> Outcome:

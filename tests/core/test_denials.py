@@ -31,9 +31,9 @@ class Far:
         if self._store.error is not None:
             raise self._store.error
         quota = Quota("far", self._rate, self._counter)
-        found: tuple[bool, Any, int] = self._counter.decide(quota, caller, cost, now_us)._taken
-        passes, state, at_us = found
-        return passes, state if isinstance(state, tuple) else self._counter.state(state, at_us), at_us
+        decision = self._counter.decide(quota, caller, cost, now_us)
+        state, at_us = decision._found, decision._at_us
+        return decision.allowed, state if isinstance(state, tuple) else self._counter.state(state, at_us), at_us
 
     async def atake(self, caller: str, cost: int, now_us: int) -> tuple[bool, Any, int]:
         return self.take(caller, cost, now_us)
@@ -146,6 +146,15 @@ def test_clear_forgets_it(check: Any, store: FarStore) -> None:
     ):
         assert [bool(check(ONCE, "u")) for _ in range(3)] == [True, False, False]
         clear()
+    assert check(ONCE, "u")
+
+
+def test_clear_leaves_what_is_known_of_others(check: Any, store: FarStore) -> None:
+    for caller in ("u", "v"):
+        assert [bool(check(ONCE, caller)) for _ in range(2)] == [True, False]
+    check.limiter.clear(ONCE, "u")
+    assert not check(ONCE, "v")
+    assert store.trips == 4
     assert check(ONCE, "u")
 
 

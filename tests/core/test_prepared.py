@@ -98,10 +98,10 @@ def test_limiters_with_settings_of_their_own_keep_them(fake_clock: FakeClock) ->
 
 def test_a_limiter_is_let_go_although_settings_know_it() -> None:
     gc.collect()
-    before = len(settings_module._watchers)
+    before = len(settings_module._watches)
     Limiter(MemoryStore())
     gc.collect()
-    assert len(settings_module._watchers) == before
+    assert len(settings_module._watches) == before
 
 
 def test_a_name_that_is_no_text_of_its_own_means_the_same(limiter: Limiter) -> None:
