@@ -26,7 +26,7 @@ from inspect import iscoroutinefunction
 from typing import Final
 
 from ratelimit import events
-from ratelimit.decision import Decision, Part
+from ratelimit.decision import Decision, Part, decided
 from ratelimit.engine import Limiter, get_limiter
 from ratelimit.errors import ConfigurationError
 from ratelimit.holds import Hold
@@ -221,7 +221,7 @@ class ConnectionCap:
         return self._decision(hold, room, outcome, degraded=True)
 
     def _decision(self, hold: Hold, room: Room, outcome: Outcome, degraded: bool = False) -> Decision:
-        decision = Decision([Part(self.name, AtOnce(room.most, self.lease), outcome, hold.caller)], degraded)
+        decision = decided([Part(self.name, AtOnce(room.most, self.lease), outcome, hold.caller)], degraded)
         if not decision.allowed:
             events.denied(decision, self.protocol)
         return decision

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ratelimit import Category, Decision, Identity, Rate
 from ratelimit.asgi import STARTS, Message, Scope, Send, headed
-from ratelimit.decision import Part
+from ratelimit.decision import Part, decided
 from ratelimit.guard import Guard
 from ratelimit.headers import raw_headers
 from ratelimit.spent import SPENT, note_spent, spent
@@ -87,7 +87,7 @@ class Limit:
 def together(*decisions: Decision) -> Decision:
     """Several decisions on one connection as one: the strictest binds."""
     parts: list[Part] = [part for decision in decisions for part in decision.parts]
-    return Decision(parts, any(decision.degraded for decision in decisions))
+    return decided(parts, any(decision.degraded for decision in decisions))
 
 
 def showing(scope: Scope, send: Send, style: str) -> Send:

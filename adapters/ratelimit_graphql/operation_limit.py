@@ -10,7 +10,7 @@ from typing import Any, Final
 from graphql import DocumentNode, GraphQLSchema
 
 from ratelimit import ConfigurationError, Decision, Identity, Limiter, Rate
-from ratelimit.decision import Part
+from ratelimit.decision import Part, decided
 from ratelimit.guard import Attributes, Guard
 from ratelimit.outcome import NEVER, Outcome
 from ratelimit.plan import RuleLike, check_cost
@@ -192,7 +192,7 @@ class OperationLimit:
         key = identity.key()
         logger.warning("an operation of %s costs %d, above max_cost=%d", key, operation.cost, most)
         outcome = Outcome(False, most, most, NEVER, 0)
-        return Decision([Part("max_cost", Rate(most, 1), outcome, key)])
+        return decided([Part("max_cost", Rate(most, 1), outcome, key)])
 
 
 def _facts(operation: Operation) -> Mapping[str, Any]:

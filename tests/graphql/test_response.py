@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from ratelimit import Decision, Limiter, Rate
-from ratelimit.decision import Part
+from ratelimit.decision import Part, decided
 from ratelimit.outcome import Outcome
 from ratelimit_graphql import RateLimitExceeded, graphql_ratelimit
 from ratelimit_graphql.response import show_field, show_operation, showing
@@ -20,7 +20,7 @@ from tests.graphql.callers import info
 
 def decision(remaining: int, limit: int = 10, allowed: bool = True) -> Decision:
     wait = 0 if allowed else 60_000_000
-    return Decision([Part("r", Rate(limit, 60), Outcome(allowed, limit, remaining, wait, 60_000_000), "ip:x")])
+    return decided([Part("r", Rate(limit, 60), Outcome(allowed, limit, remaining, wait, 60_000_000), "ip:x")])
 
 
 REFUSED = decision(1, allowed=False)

@@ -71,6 +71,17 @@ def writes(run: Run) -> Iterator[list[str]]:
     return (words for words in run if words[0] not in READS)
 
 
+def lasting(written: list[Run]) -> list[Run]:
+    """What was written until a key was to live for less than a second: the server may have forgotten that one or not."""
+    ends = (number for number, run in enumerate(written, 1) if any(lifetime_ms(words) < 1000 for words in run))
+    return written[: next(ends, None)]
+
+
+def lifetime_ms(words: list[str]) -> int:
+    place = words.index("PX") + 1 if "PX" in words else 2 if words[0] == "PEXPIRE" else None
+    return 1000 if place is None else int(words[place])
+
+
 def test_a_refused_call_writes_nothing_but_its_ban(client: redis.Redis, redis_url: str) -> None:
     store = RedisStore(redis_url, timeout=PATIENT, server_time=False)
     refused = bans = 0
@@ -130,8 +141,9 @@ def test_counters_write_what_the_general_script_writes(
                     answered(wrapped, step)
                 written.append([list(writes(run)) for run in monitor.runs() if run])
                 client.flushall()
-            assert written[0] == written[1], seed
-            told += sum(map(len, written[0]))
+            general, counted = map(lasting, written)
+            assert general == counted, seed
+            told += sum(map(len, general))
     store.close()
     assert told > 1000
 
