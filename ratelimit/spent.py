@@ -24,6 +24,8 @@ SPENT: Final = "ratelimit.spent"
 """Where it is noted, once anything was spent."""
 _LAYERS: Final = 8
 """Places that a request passes one after another. More of them is not layers but a loop that makes its limits anew."""
+_NOTES: Final = 32
+"""What is kept of a request that spends again and again, by every alias of a GraphQL document, say: the latest."""
 
 
 class _Spending:
@@ -61,6 +63,8 @@ def note_spent(request: MutableMapping[str, Any], guard: Guard, identity: Identi
         request[SPENT] = [note]
     else:
         known.append(note)
+        if len(known) > _NOTES:
+            del known[0]
 
 
 def spent(request: MutableMapping[str, Any], guard: Guard, identity: Identity) -> Decision | None:

@@ -130,6 +130,15 @@ def test_a_loop_that_makes_its_limits_anew_is_counted() -> None:
     assert sum(spent(request, Guard("AI_QUERY"), USER) is not None for _ in range(1000)) == 7
 
 
+def test_what_is_noted_is_bounded_and_the_latest(limiter: Limiter) -> None:
+    request: dict[str, Any] = {}
+    one, other = Guard(rate="900/m", group="g"), Guard(rate="900/m", group="g")
+    for _ in range(500):
+        note_spent(request, one, USER, one.check(USER, ""))
+    assert [decision.remaining for _, _, decision in request["ratelimit.spent"]] == list(range(431, 399, -1))
+    assert sum(spent(request, other, USER) is not None for _ in range(100)) == 32
+
+
 def test_what_asks_a_callable_leaves_no_note() -> None:
     request: dict[str, Any] = {}
     guard = Guard("AI_QUERY", key=lambda: "k")
