@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import Final
 
-from ratelimit import ConfigurationError, Decision, Limiter, get_limiter
+from ratelimit import ConfigurationError, Decision, Limiter, MemoryStore, get_limiter
 from ratelimit.answers import Answer, denied_answer, request_id
 from ratelimit.asgi import (
     ASGIApp,
@@ -28,7 +28,7 @@ from ratelimit.asgi import (
 )
 from ratelimit.paths import PathRule, PathRules, is_preflight
 from ratelimit.settings import Settings
-from ratelimit.spent import SPENT, spent
+from ratelimit.spent import SPENT
 from ratelimit_asgi.caller import User, aidentify, checked_user
 from ratelimit_asgi.counted import Limit, showing
 
@@ -70,6 +70,7 @@ class RateLimitMiddleware:
         }
         self._by_host = any(one.hosts for one in rules.rules)
         self._remembered = lru_cache(_REMEMBERED)(self._find)
+        self._known: tuple[Limiter | None, Settings | None, bool] = None, None, False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -87,10 +88,14 @@ class RateLimitMiddleware:
                 identity = scope_identity(scope, settings)
             else:
                 identity = await aidentify(self._user, scope, scope, settings)
-            known = spent(scope, limit.guard, identity) if SPENT in scope else None
-            decision = await limit.ask(identity, scope) if known is None else known
-            if known is None:
+            known = self._known
+            if known[0] is not limiter or known[1] is not settings:
+                known = self._known = limiter, settings, type(limiter.store) is MemoryStore
+            if known[2] and limit.rule is not None and SPENT not in scope:
+                decision = limit.decide(limiter, identity)  # nothing to wait for: a coroutine would only cost
                 limit.note(scope, identity, decision)
+            else:
+                decision = await limit.acheck(scope, identity, scope)
             if not decision.allowed:
                 await _refuse(scope, receive, send, decision, settings)
                 return
@@ -101,7 +106,7 @@ class RateLimitMiddleware:
     def _limit(self, scope: Scope, kind: str) -> Limit | None:
         """The limit that means the connection."""
         method = scope["method"] if kind == "http" else ""
-        path = route_path(scope)
+        path = route_path(scope) if scope.get("root_path") else scope["path"]
         host = (header(scope, "host") or "") if self._by_host else ""
         find = self._remembered if len(path) + len(host) <= _LONGEST else self._find
         limit = find(kind, path, method, host)
