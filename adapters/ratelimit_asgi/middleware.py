@@ -84,10 +84,8 @@ class RateLimitMiddleware:
             return
         limit = self._limit(scope, kind)
         if limit is not None:
-            if self._user is None:
-                identity = scope_identity(scope, settings)
-            else:
-                identity = await aidentify(self._user, scope, scope, settings)
+            user = self._user
+            identity = await aidentify(user, scope, scope, settings) if user else scope_identity(scope, settings)
             known = self._known
             if known[0] is not limiter or known[1] is not settings:
                 known = self._known = limiter, settings, type(limiter.store) is MemoryStore
