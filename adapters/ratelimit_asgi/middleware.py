@@ -40,7 +40,7 @@ _LONGEST: Final = 256
 class RateLimitMiddleware:
     """ASGI middleware: the rule with the longest prefix of a request's path limits it.
 
-    `paths` are the rules, `exempt` prefixes that are not limited. Without rules it only adds the limit headers of what
+    `paths` are the rules, `exempt` prefixes that are not limited; or `paths` is a `PathRules`, which has both. Without rules it only adds the limit headers of what
     endpoints count. `user` tells who calls from the scope, as a plain function or a coroutine function; what it gives wins
     over `scope["user"]`. `limiter` defaults to the process's own. CORS preflights count only with `count_preflights`.
 
@@ -50,20 +50,18 @@ class RateLimitMiddleware:
     def __init__(
         self,
         app: ASGIApp,
-        paths: Iterable[PathRule] = (),
+        paths: Iterable[PathRule] | PathRules = (),
         exempt: str | Iterable[str] = (),
         *,
         user: User | None = None,
         limiter: Limiter | None = None,
         count_preflights: bool = False,
     ) -> None:
-        if isinstance(paths, PathRule):
-            raise ConfigurationError(f"paths={paths!r}: give a list of rules")
         self.app = app
         self._user = checked_user(user)
         self._limiter = limiter
         self._count_preflights = count_preflights
-        self._rules = rules = PathRules(paths, exempt)
+        self._rules = rules = _path_rules(paths, exempt)
         self._limits = {
             kind: {one: Limit(one.guard(scope_facts, kind, limiter)) for one in rules.rules}
             for kind in ("http", "websocket")
@@ -115,6 +113,18 @@ class RateLimitMiddleware:
     def _find(self, kind: str, path: str, method: str, host: str) -> Limit | None:
         rule = self._rules.find(path, method, host)
         return None if rule is None else self._limits[kind][rule]
+
+
+def _path_rules(paths: Iterable[PathRule] | PathRules, exempt: str | Iterable[str]) -> PathRules:
+    if isinstance(paths, PathRule):
+        raise ConfigurationError(f"paths={paths!r}: give a list of rules")
+    if not isinstance(paths, PathRules):
+        return PathRules(paths, exempt)
+    if exempt:
+        raise ConfigurationError(
+            f"exempt={exempt!r} beside PathRules, which has its own: PathRules([...], exempt=[...])"
+        )
+    return paths
 
 
 def denial(scope: Scope, decision: Decision, settings: Settings) -> Answer:
