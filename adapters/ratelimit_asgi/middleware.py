@@ -40,9 +40,10 @@ _LONGEST: Final = 256
 class RateLimitMiddleware:
     """ASGI middleware: the rule with the longest prefix of a request's path limits it.
 
-    `paths` are the rules, `exempt` prefixes that are not limited; or `paths` is a `PathRules`, which has both. Without rules it only adds the limit headers of what
-    endpoints count. `user` tells who calls from the scope, as a plain function or a coroutine function; what it gives wins
-    over `scope["user"]`. `limiter` defaults to the process's own. CORS preflights count only with `count_preflights`.
+    `paths` are the rules, `exempt` prefixes that are not limited; or `paths` is a `PathRules`, which has both. Without
+    rules it only adds the limit headers of what endpoints count. `user` tells who calls from the scope, as a plain function
+    or a coroutine function; what it gives wins over `scope["user"]`. `limiter` defaults to the process's own. CORS preflights
+    count only with `count_preflights`.
 
     Raises `ConfigurationError` for what cannot be used, when it is made.
     """
