@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit.asgi import WS_CLOSE_RATE_LIMITED
-from ratelimit.paths import PathRule
+from ratelimit.paths import PathRule, PathRules
 from ratelimit_asgi.middleware import RateLimitMiddleware
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "WS_CLOSE_RATE_LIMITED",
     "PathRule",
+    "PathRules",
     "RateLimitMiddleware",
     "RateLimited",
     "check_ws_rate_limit",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from ratelimit import Category, Decision, Identity, Rate
+from ratelimit import Category, Decision, Identity, Limiter, Rate
 from ratelimit.asgi import STARTS, Message, Scope, Send, headed
 from ratelimit.decision import Part, decided
 from ratelimit.guard import Guard
@@ -27,7 +27,7 @@ _SHOWN: Final = "ratelimit.shown"
 class Limit:
     """A guard as connections meet it: counted once on each, and noted there."""
 
-    __slots__ = ("_cost", "_key", "_place", "_rule", "guard")
+    __slots__ = ("_cost", "_key", "_place", "guard", "rule")
 
     def __init__(self, guard: Guard, place: str = "") -> None:
         """`place` is where a rate counts that a function gives."""
@@ -37,7 +37,7 @@ class Limit:
         asks = callable(rule) or callable(guard.key) or callable(guard.cost) or guard.attributes is not None
         placed = guard.group is not None or guard.rate is None
         # A limit that asks nobody, as most do, is asked for without the steps in between.
-        self._rule = rule if isinstance(rule, (Category, Rate)) and placed and not asks else None
+        self.rule = rule if isinstance(rule, (Category, Rate)) and placed and not asks else None
         self._key: Any = guard.key
         self._cost: Any = guard.cost
 
@@ -51,29 +51,38 @@ class Limit:
 
     def ask(self, identity: Identity, subject: object) -> Awaitable[Decision]:
         """The limiter's decision, whatever was counted before. To be noted."""
-        guard, rule = self.guard, self._rule
+        guard, rule = self.guard, self.rule
         if rule is None:
             return guard.acheck(identity, self._place, subject)
         key, cost, group = self._key, self._cost, guard.group
         return guard.limiter.acheck(rule, identity, key=key, cost=cost, group=group, protocol=guard.protocol)
 
     def check(self, scope: Scope, identity: Identity, subject: object) -> Decision:
-        """`acheck` where there is no event loop."""
+        """`acheck` where there is no event loop, or nothing to wait for."""
         decision = spent(scope, self.guard, identity) if SPENT in scope else None
         if decision is None:
-            decision = self.guard.check(identity, self._place, subject)
+            if self.rule is None:
+                decision = self.guard.check(identity, self._place, subject)
+            else:
+                decision = self.decide(self.guard.limiter, identity)
             self.note(scope, identity, decision)
         return decision
 
+    def decide(self, limiter: Limiter, identity: Identity) -> Decision:
+        """What `limiter` says to a limit that asks nobody."""
+        guard, rule = self.guard, self.rule
+        assert rule is not None
+        return limiter.check(rule, identity, key=self._key, cost=self._cost, group=guard.group, protocol=guard.protocol)
+
     def note(self, scope: Scope, identity: Identity, decision: Decision) -> None:
         """Has the connection know of what was counted, if anything was."""
-        if self._rule is None and not decision.counted:
+        if self.rule is None and not decision.counted:
             return
         note_spent(scope, self.guard, identity, decision)
         earlier = scope.get("limit_decision")
         if earlier is None:
             # The key that a plain limit counts by is known without working out the figures.
-            key = decision.key if self._rule is None else identity.key(self._key)
+            key = decision.key if self.rule is None else identity.key(self._key)
         else:
             decision = together(earlier, decision)
             key = decision.key

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import Final
 
-from ratelimit import ConfigurationError, Decision, Limiter, get_limiter
+from ratelimit import ConfigurationError, Decision, Limiter, MemoryStore, get_limiter
 from ratelimit.answers import Answer, denied_answer, request_id
 from ratelimit.asgi import (
     ASGIApp,
@@ -28,7 +28,7 @@ from ratelimit.asgi import (
 )
 from ratelimit.paths import PathRule, PathRules, is_preflight
 from ratelimit.settings import Settings
-from ratelimit.spent import SPENT, spent
+from ratelimit.spent import SPENT
 from ratelimit_asgi.caller import User, aidentify, checked_user
 from ratelimit_asgi.counted import Limit, showing
 
@@ -40,9 +40,10 @@ _LONGEST: Final = 256
 class RateLimitMiddleware:
     """ASGI middleware: the rule with the longest prefix of a request's path limits it.
 
-    `paths` are the rules, `exempt` prefixes that are not limited. Without rules it only adds the limit headers of what
-    endpoints count. `user` tells who calls from the scope, as a plain function or a coroutine function; what it gives wins
-    over `scope["user"]`. `limiter` defaults to the process's own. CORS preflights count only with `count_preflights`.
+    `paths` are the rules, `exempt` prefixes that are not limited; or `paths` is a `PathRules`, which has both. Without
+    rules it only adds the limit headers of what endpoints count. `user` tells who calls from the scope, as a plain function
+    or a coroutine function; what it gives wins over `scope["user"]`. `limiter` defaults to the process's own. CORS preflights
+    count only with `count_preflights`.
 
     Raises `ConfigurationError` for what cannot be used, when it is made.
     """
@@ -50,26 +51,25 @@ class RateLimitMiddleware:
     def __init__(
         self,
         app: ASGIApp,
-        paths: Iterable[PathRule] = (),
+        paths: Iterable[PathRule] | PathRules = (),
         exempt: str | Iterable[str] = (),
         *,
         user: User | None = None,
         limiter: Limiter | None = None,
         count_preflights: bool = False,
     ) -> None:
-        if isinstance(paths, PathRule):
-            raise ConfigurationError(f"paths={paths!r}: give a list of rules")
         self.app = app
         self._user = checked_user(user)
         self._limiter = limiter
         self._count_preflights = count_preflights
-        self._rules = rules = PathRules(paths, exempt)
+        self._rules = rules = _path_rules(paths, exempt)
         self._limits = {
             kind: {one: Limit(one.guard(scope_facts, kind, limiter)) for one in rules.rules}
             for kind in ("http", "websocket")
         }
         self._by_host = any(one.hosts for one in rules.rules)
         self._remembered = lru_cache(_REMEMBERED)(self._find)
+        self._known: tuple[Limiter | None, Settings | None, bool] = None, None, False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -83,14 +83,16 @@ class RateLimitMiddleware:
             return
         limit = self._limit(scope, kind)
         if limit is not None:
-            if self._user is None:
-                identity = scope_identity(scope, settings)
-            else:
-                identity = await aidentify(self._user, scope, scope, settings)
-            known = spent(scope, limit.guard, identity) if SPENT in scope else None
-            decision = await limit.ask(identity, scope) if known is None else known
-            if known is None:
+            user = self._user
+            identity = await aidentify(user, scope, scope, settings) if user else scope_identity(scope, settings)
+            known = self._known
+            if known[0] is not limiter or known[1] is not settings:
+                known = self._known = limiter, settings, type(limiter.store) is MemoryStore
+            if known[2] and limit.rule is not None and SPENT not in scope:
+                decision = limit.decide(limiter, identity)  # nothing to wait for: a coroutine would only cost
                 limit.note(scope, identity, decision)
+            else:
+                decision = await limit.acheck(scope, identity, scope)
             if not decision.allowed:
                 await _refuse(scope, receive, send, decision, settings)
                 return
@@ -101,7 +103,7 @@ class RateLimitMiddleware:
     def _limit(self, scope: Scope, kind: str) -> Limit | None:
         """The limit that means the connection."""
         method = scope["method"] if kind == "http" else ""
-        path = route_path(scope)
+        path = route_path(scope) if scope.get("root_path") else scope["path"]
         host = (header(scope, "host") or "") if self._by_host else ""
         find = self._remembered if len(path) + len(host) <= _LONGEST else self._find
         limit = find(kind, path, method, host)
@@ -112,6 +114,18 @@ class RateLimitMiddleware:
     def _find(self, kind: str, path: str, method: str, host: str) -> Limit | None:
         rule = self._rules.find(path, method, host)
         return None if rule is None else self._limits[kind][rule]
+
+
+def _path_rules(paths: Iterable[PathRule] | PathRules, exempt: str | Iterable[str]) -> PathRules:
+    if isinstance(paths, PathRule):
+        raise ConfigurationError(f"paths={paths!r}: give a list of rules")
+    if not isinstance(paths, PathRules):
+        return PathRules(paths, exempt)
+    if exempt:
+        raise ConfigurationError(
+            f"exempt={exempt!r} beside PathRules, which has its own: PathRules([...], exempt=[...])"
+        )
+    return paths
 
 
 def denial(scope: Scope, decision: Decision, settings: Settings) -> Answer:

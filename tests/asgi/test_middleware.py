@@ -11,7 +11,7 @@ from ratelimit import ConfigurationError, Identity, Limiter, Policy, Rate, Rule
 from ratelimit.answers import Answer
 from ratelimit.settings import Settings
 from ratelimit.testing import FakeClock, isolated
-from ratelimit_asgi import PathRule, RateLimitMiddleware
+from ratelimit_asgi import PathRule, PathRules, RateLimitMiddleware
 from tests.asgi.raw import Connection, ask, http, ok, statuses, websocket
 
 
@@ -40,6 +40,13 @@ async def test_the_longest_prefix_decides_and_what_is_exempt_is_not_counted(cloc
     assert await statuses(app, 2, "/api/static/x/1") == [200, 429]
     assert await statuses(app, 3, "/apis") == [200] * 3
     assert await statuses(app, 3, "/health") == [200] * 3
+
+
+async def test_rules_may_be_put_together_before(clock: FakeClock) -> None:
+    rules = PathRules([PathRule("/", "1/m")], exempt=["/health"])
+    app = RateLimitMiddleware(ok, rules, limiter=limiter(clock))
+    assert await statuses(app, 2) == [200, 429]
+    assert await statuses(app, 2, "/health") == [200, 200]
 
 
 async def test_head_spends_what_get_does(clock: FakeClock) -> None:
@@ -348,6 +355,7 @@ async def test_a_store_that_fails_lets_requests_through_or_refuses_them_as_the_s
         ({"paths": ["/api"]}, "path rule '/api': expected PathRule"),
         ({"paths": PathRule("/", "1/m")}, "give a list of rules"),
         ({"paths": [PathRule("/", "1/m"), PathRule("/", "2/m")]}, "mean the same requests below '/'"),
+        ({"paths": PathRules([]), "exempt": ["/static"]}, "beside PathRules, which has its own"),
         ({"exempt": ["static"]}, "path 'static': write it from the root"),
         ({"user": "alice"}, "user 'alice' is not a function"),
     ],
