@@ -29,6 +29,8 @@ COMPILED = [
     "-k",
     "not redis and not valkey",
 ]
+# Each process has servers of its own, and the tests of one module stay together.
+PARALLEL = ["--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile"]
 nox.needs_version = ">=2025.10.14"
 nox.options.sessions = ["tests", "compiled", "lint", "types", "coverage"]
 nox.options.default_venv_backend = "virtualenv"
@@ -72,7 +74,7 @@ add_pyenv_to_path()
 def tests(session: nox.Session, generation: str) -> None:
     """The test suite, real servers included."""
     install(session, "tests", generation)
-    session.run("python", "-m", "pytest", *(session.posargs or part(str(session.python), generation)))
+    session.run("python", "-m", "pytest", *(session.posargs or [*PARALLEL, *part(str(session.python), generation)]))
 
 
 @nox.session

@@ -42,8 +42,8 @@ class RateLimitMiddleware:
 
     `paths` are the rules, `exempt` prefixes that are not limited; or `paths` is a `PathRules`, which has both. Without
     rules it only adds the limit headers of what endpoints count. `user` tells who calls from the scope, as a plain function
-    or a coroutine function; what it gives wins over `scope["user"]`. `limiter` defaults to the process's own. CORS preflights
-    count only with `count_preflights`.
+    or a coroutine function; what it gives wins over `scope["user"]`. `limiter` defaults to the process's own. A CORS preflight
+    counts only by a rule whose methods name OPTIONS.
 
     Raises `ConfigurationError` for what cannot be used, when it is made.
     """
@@ -56,17 +56,16 @@ class RateLimitMiddleware:
         *,
         user: User | None = None,
         limiter: Limiter | None = None,
-        count_preflights: bool = False,
     ) -> None:
         self.app = app
         self._user = checked_user(user)
         self._limiter = limiter
-        self._count_preflights = count_preflights
         self._rules = rules = _path_rules(paths, exempt)
         self._limits = {
             kind: {one: Limit(one.guard(scope_facts, kind, limiter)) for one in rules.rules}
             for kind in ("http", "websocket")
         }
+        self._of_preflights = {limit for rule, limit in self._limits["http"].items() if "OPTIONS" in rule.methods}
         self._by_host = any(one.hosts for one in rules.rules)
         self._remembered = lru_cache(_REMEMBERED)(self._find)
         self._known: tuple[Limiter | None, Settings | None, bool] = None, None, False
@@ -107,7 +106,7 @@ class RateLimitMiddleware:
         host = (header(scope, "host") or "") if self._by_host else ""
         find = self._remembered if len(path) + len(host) <= _LONGEST else self._find
         limit = find(kind, path, method, host)
-        if method == "OPTIONS" and not self._count_preflights and is_preflight(method, partial(header, scope)):
+        if method == "OPTIONS" and limit not in self._of_preflights and is_preflight(method, partial(header, scope)):
             return None
         return limit
 

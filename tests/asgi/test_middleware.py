@@ -70,7 +70,7 @@ async def test_preflights_count_only_where_that_is_wanted(clock: FakeClock) -> N
     app = RateLimitMiddleware(ok, [PathRule("/", "1/m")], limiter=limiter(clock))
     assert await statuses(app, 3, "/", "OPTIONS", PREFLIGHT) == [200] * 3
     assert await statuses(app, 2, "/", "OPTIONS") == [200, 429]
-    counting = RateLimitMiddleware(ok, [PathRule("/", "1/m")], limiter=limiter(clock), count_preflights=True)
+    counting = RateLimitMiddleware(ok, [PathRule("/", "1/m", methods="OPTIONS")], limiter=limiter(clock))
     assert await statuses(counting, 2, "/", "OPTIONS", PREFLIGHT) == [200, 429]
 
 

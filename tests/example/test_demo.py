@@ -182,4 +182,6 @@ def is_refused(url: str) -> bool:
         httpx.get(url, trust_env=False)
     except httpx.ConnectError:
         return True
+    except httpx.TransportError:  # it is ending
+        return False
     return False
