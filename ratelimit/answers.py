@@ -45,12 +45,22 @@ def denied_answer(decision: Decision, settings: Settings, request_id: str | None
     headers = {
         "Content-Type": kind,
         "Cache-Control": "no-store",
-        "Access-Control-Expose-Headers": ", ".join(shown) or "Retry-After",
+        "Access-Control-Expose-Headers": exposed(shown),
         **shown,
     }
-    answer = Answer(429, headers, json.dumps(content, separators=(",", ":")).encode())
-    replaced = replacement(settings.answer)
-    return answer if replaced is None else _checked(replaced(decision, answer), settings)
+    return replaced(decision, Answer(429, headers, json.dumps(content, separators=(",", ":")).encode()), settings)
+
+
+def replaced(decision: Decision, answer: Answer, settings: Settings) -> Answer:
+    """`answer`, or what the application has in its place (`RATELIMIT_ANSWER`). Raises `ConfigurationError` for what cannot be
+    sent."""
+    replace = replacement(settings.answer)
+    return answer if replace is None else _checked(replace(decision, answer), settings)
+
+
+def exposed(shown: Mapping[str, str]) -> str:
+    """`Access-Control-Expose-Headers` for a denial with the headers `shown`: what scripts of other origins may read."""
+    return ", ".join(shown) or "Retry-After"
 
 
 def problem_details(decision: Decision, request_id: str | None = None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from ratelimit.answers import Answer
+from ratelimit.answers import Answer, denied_answer, request_id
 from ratelimit.decision import Decision
 from ratelimit.identity import Identity, resolve
 from ratelimit.settings import Settings
@@ -60,10 +60,10 @@ def header(scope: Scope, name: str) -> str | None:
 
 
 def scope_facts(scope: Scope) -> Mapping[str, Any]:
-    """What rules may know of a request or a handshake: its path as the router sees it, and its method."""
+    """What rules may know of a request or a connection: its path as the router sees it, and its method, if it has them."""
+    found: dict[str, Any] = {} if scope.get("path") is None else {"path": route_path(scope)}
     method = scope.get("method")
-    path = route_path(scope)
-    return {"path": path} if method is None else {"path": path, "method": method}
+    return found if method is None else {**found, "method": method}
 
 
 def denial_frame(decision: Decision) -> dict[str, object]:
@@ -74,6 +74,11 @@ def denial_frame(decision: Decision) -> dict[str, object]:
         "error": f"Rate limit exceeded. {decision.describe()}.",
         "retry_after": decision.retry_after_seconds,
     }
+
+
+def scope_answer(scope: Scope, decision: Decision, settings: Settings) -> Answer:
+    """What a denied request or handshake is answered: see `denied_answer`."""
+    return denied_answer(decision, settings, request_id(lambda name: header(scope, name)))
 
 
 async def send_answer(send: Send, answer: Answer, prefix: str = "") -> None:

@@ -196,3 +196,8 @@ def strictest(parts: Sequence[Part]) -> Part:
     if denied:
         return max(denied, key=lambda part: (part.outcome.retry_after_us == NEVER, part.outcome.retry_after_us))
     return min(enforced or parts, key=lambda part: part.outcome.remaining)
+
+
+def stricter(one: Decision, other: Decision) -> Decision:
+    """The one of two decisions that constrains more, by `strictest`; the first if neither does."""
+    return one if strictest((one.binding, other.binding)) is one.binding else other

@@ -90,6 +90,11 @@ class Guard:
         """The limiter this guard was given, else the process's one."""
         return self._limiter or get_limiter()
 
+    @property
+    def counts_apart(self) -> bool:
+        """Whether it is a rate, with a budget of its own: in `group`, else where its place says."""
+        return self.rate is not None or isinstance(self.rule, Rate)
+
     def check(self, identity: Identity, default_group: str, /, *args: Any, **kwargs: Any) -> Decision:
         """The limiter's decision on one call; one round trip."""
         limiter = self._limiter or get_limiter()
@@ -149,12 +154,11 @@ class Guard:
 
     def _without_questions(self) -> tuple[Category | Rate, str, int, str | None] | None:
         """Rule, key, cost and group (`""`: the place's) of a limit that asks nobody at a call; None for others."""
-        own = self.rate is not None or isinstance(self.rule, Rate)
         rule = self.rule if self.rate is None else self.rate
         key, cost = self.key, self.cost
         if not isinstance(rule, (Category, Rate)) or callable(key) or callable(cost) or self.attributes is not None:
             return None
-        return rule, key, cost, self.group or ("" if own else None)
+        return rule, key, cost, self.group or ("" if self.counts_apart else None)
 
     def _counted_by_itself(self, rule: Kept) -> Kept:
         """`rule`. Raises `ConfigurationError` if it is one that says itself who is counted, and a key says so too."""

@@ -13,7 +13,7 @@ from ratelimit.errors import ConfigurationError
 from ratelimit.guard import Attributes, Guard
 from ratelimit.identity import Identity
 from ratelimit.plan import RuleLike
-from ratelimit.rates import Rate
+from ratelimit.rates import Rate, is_rate
 from ratelimit.rules import Policy, Rule
 from ratelimit.spelling import plain_prefix
 
@@ -68,7 +68,7 @@ class PathRule:
     @property
     def counts_apart(self) -> bool:
         """Whether the rule is a rate, with a budget of its own."""
-        return isinstance(self.rule, Rate) or (isinstance(self.rule, str) and "/" in self.rule)
+        return is_rate(self.rule)
 
     def guard(
         self, facts: Callable[..., Mapping[str, Any]] | None = None, protocol: str = "", limiter: Limiter | None = None

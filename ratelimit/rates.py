@@ -209,3 +209,8 @@ def _parse_one(part: str, text: str) -> Rate:
         )
     except ValueError as error:  # out of range, or more digits than int() reads
         raise ConfigurationError(f"rate {text!r}: {error}") from None
+
+
+def is_rate(rule: object) -> bool:
+    """Whether `rule` is a rate, as text or as it is: no name of a category or policy has a slash."""
+    return isinstance(rule, Rate) or (isinstance(rule, str) and "/" in rule)

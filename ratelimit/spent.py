@@ -90,10 +90,9 @@ def _place(guard: Guard) -> object:
     """What two guards have in common that count the same; None for one that asks a callable, or counts in a group that it
     is told when it is asked."""
     rule = guard.rule if guard.rate is None else guard.rate
-    own = guard.rate is not None or isinstance(rule, Rate)
     if callable(guard.key) or callable(rule) or guard.attributes is not None or type(guard.cost) is not int:
         return None
-    if own and guard.group is None:
+    if guard.counts_apart and guard.group is None:
         return None
     limiter = id(guard.limiter)
     if isinstance(rule, (Category, Rate)):

@@ -15,7 +15,6 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
-from ratelimit.answers import denied_answer, request_id
 from ratelimit.asgi import (
     WS_CLOSE_RATE_LIMITED,
     ASGIApp,
@@ -23,9 +22,9 @@ from ratelimit.asgi import (
     Receive,
     Scope,
     Send,
-    header,
     refuse_websocket,
-    route_path,
+    scope_answer,
+    scope_facts,
 )
 from ratelimit.connections import ConnectionCap, Most
 from ratelimit.decision import Decision
@@ -53,6 +52,7 @@ class ConnectionLimit:
     def __init__(
         self,
         most: Most,
+        *,
         name: str,
         key: str | Callable[[Scope], str | Identity],
         lease: int,
@@ -88,13 +88,8 @@ class ConnectionLimit:
                     return await app(scope, receive, wire.send if self._close_lost else send)
                 finally:
                     await wire.aclose()
-        answer = denied_answer(decision, cap.limiter.settings, request_id(partial(header, scope)))
+        answer = scope_answer(scope, decision, cap.limiter.settings)
         return await refuse_websocket(scope, receive, send, answer)
-
-
-def facts(scope: Scope) -> dict[str, Any]:
-    """What rules may know of a connection: its path, as the router sees it."""
-    return {"path": route_path(scope)} if scope.get("path") is not None else {}
 
 
 class MessageLimit:
@@ -133,7 +128,7 @@ class MessageLimit:
             group=group,
             cost=_of_message(cost),
             attributes=_of_scope(attributes),
-            facts=_of_scope(facts),
+            facts=_of_scope(scope_facts),
             protocol=PROTOCOL,
             limiter=limiter,
         )

@@ -64,15 +64,17 @@ async def ended(task: Task[Any]) -> None:
 
 
 @contextmanager
-def may_be_gone(log: logging.Logger = logger) -> Generator[None]:
+def may_be_gone(log: logging.Logger = logger, *left: type[Exception]) -> Generator[None]:
     """Keeps the server's complaint about a closed socket away from the limit: the caller is limited either way.
 
     ASGI servers raise an OSError when the client has left; Uvicorn raises a RuntimeError when the application has
-    closed, and also when it has not accepted yet, which is worth a warning.
+    closed, and also when it has not accepted yet, which is worth a warning. `left` are what a framework raises instead of an
+    OSError.
     """
+    gone: tuple[type[Exception], ...] = (OSError, *left)
     try:
         yield
-    except OSError as error:
+    except gone as error:
         log.debug("The denial was not sent, the client has left: %r", error)
     except RuntimeError as error:
         log.warning("The denial was not sent, the socket is not open: %s", error)

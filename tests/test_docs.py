@@ -19,6 +19,7 @@ import pytest
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
+from ratelimit.categories import SETTING_NAMES
 from ratelimit.testing import isolated
 
 ROOT = Path(__file__).parent.parent
@@ -71,3 +72,9 @@ def test_the_pages_code_runs(page: Path, module: ModuleType, loop: asyncio.Runne
     with isolated():
         for example in document.examples():
             example.evaluate()
+
+
+def test_the_reference_knows_every_setting() -> None:
+    page = (ROOT / "docs" / "reference.md").read_text()
+    rows = " ".join(line for line in page.splitlines() if line.startswith("| `RATELIMIT_"))
+    assert [name for name in sorted(SETTING_NAMES) if f"`RATELIMIT_{name}`" not in rows] == []

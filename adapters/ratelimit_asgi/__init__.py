@@ -17,6 +17,7 @@ from ratelimit.paths import PathRule, PathRules
 from ratelimit_asgi.middleware import RateLimitMiddleware
 
 if TYPE_CHECKING:
+    from ratelimit_asgi.connections import WebsocketConnectionLimit, WebsocketMessageLimit
     from ratelimit_asgi.decorator import endpoint_ratelimit
     from ratelimit_asgi.endpoint import limit
     from ratelimit_asgi.errors import RateLimited
@@ -29,6 +30,8 @@ __all__ = [
     "PathRules",
     "RateLimitMiddleware",
     "RateLimited",
+    "WebsocketConnectionLimit",
+    "WebsocketMessageLimit",
     "check_ws_rate_limit",
     "document_limits",
     "endpoint_ratelimit",
@@ -37,6 +40,8 @@ __all__ = [
 
 _LATER: Final = {
     "RateLimited": "errors",
+    "WebsocketConnectionLimit": "connections",
+    "WebsocketMessageLimit": "connections",
     "check_ws_rate_limit": "messages",
     "document_limits": "openapi",
     "endpoint_ratelimit": "decorator",

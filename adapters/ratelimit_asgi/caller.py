@@ -34,7 +34,7 @@ def checked_user(user: User | None) -> User | None:
     """`user`. Raises `ConfigurationError` if it is not a function."""
     if user is None or callable(user):
         return user
-    raise ConfigurationError(f"user {user!r} is not a function that tells who is calling")
+    raise ConfigurationError(f"user={user!r} is not a function that tells who is calling")
 
 
 def _identity(found: object, scope: Scope, settings: Settings) -> Identity:

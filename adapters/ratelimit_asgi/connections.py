@@ -45,7 +45,16 @@ class WebsocketConnectionLimit:
         limiter: Limiter | None = None,
     ) -> None:
         self.app = app
-        self._limit = ConnectionLimit(most, name, key, lease, on_outage, close_lost, limiter, _identify)
+        self._limit = ConnectionLimit(
+            most,
+            name=name,
+            key=key,
+            lease=lease,
+            on_outage=on_outage,
+            close_lost=close_lost,
+            limiter=limiter,
+            identify=_identify,
+        )
         self.cap = self._limit.cap
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

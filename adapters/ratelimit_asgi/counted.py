@@ -35,7 +35,7 @@ class Limit:
         self._place = place
         rule = guard.rule if guard.rate is None else guard.rate
         asks = callable(rule) or callable(guard.key) or callable(guard.cost) or guard.attributes is not None
-        placed = guard.group is not None or guard.rate is None
+        placed = guard.group is not None or not guard.counts_apart
         # A limit that asks nobody, as most do, is asked for without the steps in between.
         self.rule = rule if isinstance(rule, (Category, Rate)) and placed and not asks else None
         self._key: Any = guard.key

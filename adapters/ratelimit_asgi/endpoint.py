@@ -13,14 +13,13 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket
 
 from ratelimit import Decision, Identity, Limiter, Rate
-from ratelimit.asgi import Scope, scope_facts
+from ratelimit.asgi import Scope, scope_answer, scope_facts
 from ratelimit.guard import Attributes, Guard
 from ratelimit.plan import RuleLike
 from ratelimit.settings import Settings
 from ratelimit_asgi.caller import User, aidentify, checked_user, identify
 from ratelimit_asgi.counted import Limit, is_shown
 from ratelimit_asgi.errors import refusal
-from ratelimit_asgi.middleware import denial
 from ratelimit_asgi.routes import own_group
 
 _MOST_PLACES = 4096
@@ -144,5 +143,5 @@ def limit(
 
 def _allowed(scope: Scope, settings: Settings, decision: Decision) -> Decision:
     if not decision.allowed:
-        raise refusal(scope, decision, denial(scope, decision, settings))
+        raise refusal(scope, decision, scope_answer(scope, decision, settings))
     return decision

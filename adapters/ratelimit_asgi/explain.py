@@ -10,16 +10,15 @@ Rules:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from inspect import isawaitable
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from ratelimit import ConfigurationError, Identity, Limiter, get_limiter
+from ratelimit import ConfigurationError, Limiter, get_limiter
 from ratelimit.answers import Answer
-from ratelimit.asgi import Receive, Scope, Send, header_lines, scope_identity, send_answer
+from ratelimit.asgi import Receive, Scope, Send, header, header_lines, send_answer
 from ratelimit.explain import aexplain, known_rule
 from ratelimit.paths import PathRules
+from ratelimit_asgi.caller import User, aidentify, checked_user
 
 _METHODS: Final = ("GET", "HEAD")
 _QUERY: Final = 4_096
@@ -38,15 +37,13 @@ class ExplainEndpoint:
         self,
         paths: PathRules | None = None,
         *,
-        user: Callable[[Scope], Any] | None = None,
+        user: User | None = None,
         limiter: Limiter | None = None,
     ) -> None:
         if paths is not None and not isinstance(paths, PathRules):
             raise ConfigurationError(f"paths={paths!r}: expected PathRules([PathRule('/prefix', rule), ...])")
-        if user is not None and not callable(user):
-            raise ConfigurationError(f"user={user!r} is not a function that tells who is calling")
         self._paths = paths
-        self._user = user
+        self._user = checked_user(user)
         self._limiter = limiter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,22 +65,15 @@ class ExplainEndpoint:
             asked = self._asked(scope, limiter)
         except ConfigurationError as error:
             return _json(400, {"error": {"code": "BAD_REQUEST", "message": str(error)}})
-        identity, client = await self._identity(scope, limiter), scope.get("client")
+        identity, client = await aidentify(self._user, scope, scope, limiter.settings), scope.get("client")
         peer = client[0] if client else None
         found = await aexplain(scope.get("headers") or (), peer, identity, limiter=limiter, **asked)
         return _text(200, f"{found}\n") if _prefers_text(scope) else _json(200, found.as_dict())
-
-    async def _identity(self, scope: Scope, limiter: Limiter) -> Identity:
-        found = None if self._user is None else self._user(scope)
-        if isawaitable(found):
-            found = await found
-        return found if isinstance(found, Identity) else scope_identity(scope, limiter.settings, found)
 
     def _asked(self, scope: Scope, limiter: Limiter) -> dict[str, Any]:
         query = (scope.get("query_string") or b"")[:_QUERY].decode("latin-1")
         given = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
         rule, path, method = given.get("rule"), given.get("path"), given.get("method", "GET").upper()
-        hosts = header_lines(scope, b"host")
         # What callables of a path's rule are asked about.
         other = scope if path is None else {**scope, "path": path, "root_path": "", "method": method}
         return {
@@ -91,7 +81,7 @@ class ExplainEndpoint:
             "paths": self._paths,
             "path": path,
             "method": method,
-            "host": hosts[0].decode("latin-1") if hosts else "",
+            "host": header(scope, "host") or "",
             "arguments": lambda name: (other,),
         }
 

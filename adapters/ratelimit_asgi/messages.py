@@ -15,10 +15,11 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from ratelimit import Decision, Identity, Limiter, Rate
+from ratelimit import Decision, Identity, Limiter
 from ratelimit.asgi import denial_frame, scope_facts
 from ratelimit.guard import Attributes, kept_guard
 from ratelimit.plan import RuleLike
+from ratelimit.wire import may_be_gone
 from ratelimit_asgi.caller import User, aidentify, checked_user
 from ratelimit_asgi.routes import own_group
 
@@ -52,7 +53,7 @@ async def check_ws_rate_limit(
     if settings.disable:
         return False
     identity = await aidentify(checked_user(user), websocket, websocket.scope, settings)
-    own = guard.group is None and (guard.rate is not None or isinstance(guard.rule, Rate))
+    own = guard.group is None and guard.counts_apart
     decision = await guard.acheck(identity, own_group(websocket.scope) if own else "", websocket)
     if send_message and not decision.allowed:
         await send_denial(websocket, decision)
@@ -61,9 +62,5 @@ async def check_ws_rate_limit(
 
 async def send_denial(websocket: WebSocket, decision: Decision) -> None:
     """Sends the denial frame. A socket that has gone meanwhile is no error: the caller is limited either way."""
-    try:
+    with may_be_gone(_log, WebSocketDisconnect):
         await websocket.send_text(json.dumps(denial_frame(decision)))
-    except (OSError, WebSocketDisconnect) as error:
-        _log.debug("The denial was not sent, the client has left: %r", error)
-    except RuntimeError as error:  # not accepted yet, or closed already
-        _log.warning("The denial was not sent, the socket is not open: %s", error)

@@ -13,7 +13,6 @@ from functools import lru_cache, partial
 from typing import Final
 
 from ratelimit import ConfigurationError, Decision, Limiter, MemoryStore, get_limiter
-from ratelimit.answers import Answer, denied_answer, request_id
 from ratelimit.asgi import (
     ASGIApp,
     Receive,
@@ -22,6 +21,7 @@ from ratelimit.asgi import (
     header,
     refuse_websocket,
     route_path,
+    scope_answer,
     scope_facts,
     scope_identity,
     send_answer,
@@ -66,7 +66,7 @@ class RateLimitMiddleware:
             for kind in ("http", "websocket")
         }
         self._of_preflights = {limit for rule, limit in self._limits["http"].items() if "OPTIONS" in rule.methods}
-        self._by_host = any(one.hosts for one in rules.rules)
+        self._by_host = rules.has_hosts
         self._remembered = lru_cache(_REMEMBERED)(self._find)
         self._known: tuple[Limiter | None, Settings | None, bool] = None, None, False
 
@@ -127,13 +127,8 @@ def _path_rules(paths: Iterable[PathRule] | PathRules, exempt: str | Iterable[st
     return paths
 
 
-def denial(scope: Scope, decision: Decision, settings: Settings) -> Answer:
-    """What a refused connection is answered."""
-    return denied_answer(decision, settings, request_id(lambda name: header(scope, name)))
-
-
 async def _refuse(scope: Scope, receive: Receive, send: Send, decision: Decision, settings: Settings) -> None:
-    answer = denial(scope, decision, settings)
+    answer = scope_answer(scope, decision, settings)
     if scope["type"] == "websocket":
         await refuse_websocket(scope, receive, send, answer)
     else:

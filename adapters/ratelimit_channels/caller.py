@@ -10,9 +10,8 @@ from channels.db import database_sync_to_async
 from django.utils.functional import LazyObject, empty
 
 from ratelimit import Identity
-from ratelimit.asgi import scope_identity
+from ratelimit.asgi import scope_facts, scope_identity
 from ratelimit.settings import Settings
-from ratelimit.websockets import facts
 
 
 class Consumer(Protocol):
@@ -36,7 +35,7 @@ async def aidentify(scope: MutableMapping[str, Any], settings: Settings) -> Iden
 
 def facts_of(consumer: Consumer, *_: Any, **__: Any) -> Mapping[str, Any]:
     """What rules may know of the connection that `consumer` serves, whatever its method was given."""
-    return facts(consumer.scope)
+    return scope_facts(consumer.scope)
 
 
 def own_group(consumer: Consumer) -> str:

@@ -3,21 +3,19 @@
 Rules:
 - Only `websocket` scopes are looked at; everything else passes untouched.
 - A refused connection is never accepted: the client gets HTTP 429 with `Retry-After` where the server can send one
-  (`websocket.http.response`, Uvicorn has it), else the 403 that closing before accepting means.
+  (`websocket.http.response`), else the 403 that closing before accepting means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, TypeAlias
 
 from ratelimit import Decision, Identity, Limiter, RateLimits
-from ratelimit.answers import denied_answer, request_id
-from ratelimit.asgi import Scope, header, refuse_websocket
+from ratelimit.asgi import Scope, refuse_websocket, scope_answer, scope_facts
 from ratelimit.guard import Attributes, Guard
 from ratelimit.plan import RuleLike
-from ratelimit.websockets import PROTOCOL, facts
+from ratelimit.websockets import PROTOCOL
 from ratelimit_channels.caller import aidentify
 
 # Loose on purpose: frameworks that type ASGI do so in ways that do not fit one another.
@@ -54,7 +52,7 @@ class WebsocketHandshakeLimit:
             group=group,
             cost=cost,
             attributes=attributes,
-            facts=facts,
+            facts=scope_facts,
             protocol=PROTOCOL,
             limiter=limiter,
         )
@@ -64,7 +62,7 @@ class WebsocketHandshakeLimit:
         if decision is None or decision.allowed:
             await self.app(scope, receive, send)
         else:
-            answer = denied_answer(decision, self.guard.limiter.settings, request_id(partial(header, scope)))
+            answer = scope_answer(scope, decision, self.guard.limiter.settings)
             await refuse_websocket(scope, receive, send, answer)
 
     async def _decide(self, scope: Scope) -> Decision:

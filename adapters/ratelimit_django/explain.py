@@ -14,7 +14,6 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from django.core.exceptions import DisallowedHost
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
 
 from ratelimit import ConfigurationError, Limiter, get_limiter
@@ -22,7 +21,7 @@ from ratelimit.explain import aexplain, explain, known_rule
 from ratelimit.explanation import Explanation
 from ratelimit.paths import PathRules
 from ratelimit_django.identity import afound_user, request_headers
-from ratelimit_django.paths import path_limits
+from ratelimit_django.paths import host_of, path_limits
 
 Paths = PathRules | Callable[[], PathRules | None] | None
 """The project's path rules, or a function that gives them when they are asked for."""
@@ -87,16 +86,9 @@ def _asked(request: HttpRequest, limiter: Limiter, paths: Paths) -> dict[str, An
         "paths": found,
         "path": path,
         "method": method,
-        "host": _host(request),
+        "host": host_of(request),
         "arguments": lambda name: (f"path:{name}", other),
     }
-
-
-def _host(request: HttpRequest) -> str:
-    try:
-        return request.get_host()
-    except DisallowedHost:
-        return ""
 
 
 def _answer(request: HttpRequest, found: Explanation) -> HttpResponse:

@@ -10,6 +10,7 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 
 from ratelimit import Category, ConfigurationError, Decision, Identity, Limiter, Policy, Rate, Rule
+from ratelimit.decision import stricter
 from ratelimit.guard import RULES, Attributes, Guard
 from ratelimit.paths import PathRule
 from ratelimit.plan import RuleLike
@@ -171,24 +172,12 @@ def note(request: Any, decision: Decision | None) -> Decision | None:
     request = getattr(request, "_request", request)  # Django's, behind that of Django REST framework
     limited = decision is not None and not decision.allowed
     request.limited = limited or getattr(request, "limited", False)
-    strictest = _stricter(getattr(request, "limit_decision", None), decision)
+    strictest: Decision | None = getattr(request, "limit_decision", None)
+    if decision is not None:
+        strictest = decision if strictest is None else stricter(strictest, decision)
     request.limit_decision = strictest
     request.limit_key = None if strictest is None else strictest.key
     return decision
-
-
-def _stricter(one: Decision | None, other: Decision | None) -> Decision | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other, key=_strictness)
-
-
-def _strictness(decision: Decision) -> tuple[bool, float]:
-    if decision.allowed:
-        shadow = not any(part.enforced for part in decision.parts)  # which constrains nothing
-        return False, float("-inf") if shadow else -decision.remaining
-    wait = decision.retry_after
-    return True, float("inf") if wait is None else wait
 
 
 def _facts(group: str, request: HttpRequest) -> Mapping[str, Any]:

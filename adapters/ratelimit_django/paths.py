@@ -47,7 +47,7 @@ class PathLimits:
         """The limit and the name of its rule; None if no rule means the request, or it is a CORS preflight, which only rules
         that name OPTIONS mean."""
         method = request.method or ""
-        rule = self.rules.find(request.path_info, method, _host(request) if self.rules.has_hosts else "")
+        rule = self.rules.find(request.path_info, method, host_of(request) if self.rules.has_hosts else "")
         if rule is None:
             return None
         if is_preflight(method, partial(header_of, request)) and "OPTIONS" not in rule.methods:
@@ -123,7 +123,8 @@ def _loaded(name: str, value: Any) -> Any:
     return Reference(value, name) if name in _FUNCTIONS and is_path(value) else value
 
 
-def _host(request: HttpRequest) -> str:
+def host_of(request: HttpRequest) -> str:
+    """The host that a request names; empty for one that is not allowed."""
     try:
         return request.get_host()
     except DisallowedHost:

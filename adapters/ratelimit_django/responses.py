@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from ratelimit import Decision, RateLimitExceeded, get_limiter
-from ratelimit.answers import denied_answer, request_id
+from ratelimit.answers import denied_answer, exposed, request_id
 from ratelimit.settings import Settings
 from ratelimit_django.conf import denial_view
 
@@ -67,7 +67,7 @@ def add_headers(response: T, decision: Decision, style: str) -> T:
             response.headers.setdefault(name, value)
     if refused and not decision.allowed:
         response.headers.setdefault("Cache-Control", "no-store")
-        response.headers.setdefault("Access-Control-Expose-Headers", ", ".join(shown) or "Retry-After")
+        response.headers.setdefault("Access-Control-Expose-Headers", exposed(shown))
     return response
 
 

@@ -13,6 +13,7 @@ from rest_framework.views import exception_handler as rest_exception_handler
 from rest_framework.views import set_rollback
 
 from ratelimit import ConfigurationError, Decision, Limiter
+from ratelimit.answers import exposed
 from ratelimit.guard import Attributes
 from ratelimit.plan import RuleLike
 from ratelimit_django.callers import ViewKey
@@ -109,9 +110,7 @@ def _show(view: Any, decision: Decision, style: str) -> None:
     """Gives the view's response the limit's headers, but for `Retry-After`: the framework sets it, by all throttles."""
     shown = decision.headers(style)
     if not decision.allowed:
-        view.headers.update(
-            {"Cache-Control": "no-store", "Access-Control-Expose-Headers": ", ".join(shown) or "Retry-After"}
-        )
+        view.headers.update({"Cache-Control": "no-store", "Access-Control-Expose-Headers": exposed(shown)})
     shown.pop("Retry-After", None)
     view.headers.update(shown)
 

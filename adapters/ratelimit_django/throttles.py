@@ -10,6 +10,7 @@ from typing import Any, Final
 from ratelimit import Category, ConfigurationError, Decision, Limiter, Policy, Rate, Rule
 from ratelimit.guard import Attributes
 from ratelimit.plan import RuleLike
+from ratelimit.rates import is_rate
 from ratelimit_django.callers import ViewKey
 from ratelimit_django.limits import UNSET, Limit, view_limit
 
@@ -60,7 +61,7 @@ def throttle_limit(
     with a budget of the view's own. Raises `ConfigurationError` for what cannot be used."""
     if not isinstance(rule, (str, Category, Rate, Rule, Policy)):
         raise ConfigurationError(f"throttle: {rule!r} is neither a rule nor a rate, as in 'AI_QUERY' or '10/m'")
-    own = isinstance(rule, Rate) or (isinstance(rule, str) and "/" in rule)
+    own = is_rate(rule)
     return view_limit(
         None if own else rule,
         key=key,

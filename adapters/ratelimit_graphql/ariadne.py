@@ -16,8 +16,7 @@ from ariadne.asgi.handlers import GraphQLHTTPHandler
 from ariadne.wsgi import GraphQL as WSGIGraphQL
 from graphql import GraphQLSchema
 
-from ratelimit import ConfigurationError
-from ratelimit_graphql.operation_limit import OperationLimit
+from ratelimit_graphql.operation_limit import OperationLimit, given_limit
 from ratelimit_graphql.response import Shown, showing
 
 
@@ -49,7 +48,7 @@ class LimitedHTTPHandler(GraphQLHTTPHandler):
 
     def __init__(self, limit: OperationLimit, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._limit = _given(limit)
+        self._limit = given_limit(limit)
 
     async def handle_request(self, request: Any) -> Any:
         """The response, with what it has to tell of the limits."""
@@ -84,7 +83,7 @@ class LimitedGraphQL(GraphQL):
     ) -> None:
         super().__init__(
             schema,
-            root_value=limited_root(_given(operation_limit), schema, root_value),
+            root_value=limited_root(given_limit(operation_limit), schema, root_value),
             http_handler=http_handler or LimitedHTTPHandler(operation_limit),
             **kwargs,
         )
@@ -96,7 +95,7 @@ class LimitedWSGIGraphQL(WSGIGraphQL):
     def __init__(
         self, schema: GraphQLSchema, *, operation_limit: OperationLimit, root_value: Any = None, **kwargs: Any
     ) -> None:
-        self._limit = _given(operation_limit)
+        self._limit = given_limit(operation_limit)
         super().__init__(schema, root_value=limited_root_sync(operation_limit, schema, root_value), **kwargs)
 
     def handle_request(self, environ: Any, start_response: Any) -> Any:
@@ -124,9 +123,3 @@ class LimitedWSGIGraphQL(WSGIGraphQL):
 def _with_data(result: Any, shown: Shown) -> Any:
     """`result`, which for an error before the execution has no `data`: a refusal has null."""
     return result if shown.status is None else {**result, "data": None}
-
-
-def _given(limit: object) -> OperationLimit:
-    if isinstance(limit, OperationLimit):
-        return limit
-    raise ConfigurationError(f"operation_limit={limit!r} is no OperationLimit")

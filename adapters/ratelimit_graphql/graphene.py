@@ -19,7 +19,7 @@ from graphql import ExecutionContext, ExecutionResult, GraphQLError, OperationDe
 from ratelimit import ConfigurationError
 from ratelimit_graphql.cost import Document
 from ratelimit_graphql.errors import OperationLimitExceeded
-from ratelimit_graphql.operation_limit import OperationLimit
+from ratelimit_graphql.operation_limit import OperationLimit, given_limit
 from ratelimit_graphql.response import showing
 
 
@@ -73,13 +73,13 @@ class OperationLimitMixin:
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Any:
         """The view. `ConfigurationError` without an `operation_limit`."""
-        _given(cls, initkwargs.get("operation_limit") or cls.operation_limit)
+        given_limit(initkwargs.get("operation_limit") or cls.operation_limit, f"{cls.__qualname__}: ")
         return super().as_view(**initkwargs)  # type: ignore[misc]
 
     def __init__(self, *args: Any, operation_limit: OperationLimit | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         view: Any = self
-        self._limit = _given(type(self), operation_limit or self.operation_limit)
+        self._limit = given_limit(operation_limit or self.operation_limit, f"{type(self).__qualname__}: ")
         self._limit.check_schema(view.schema.graphql_schema)
         self._refusal: GraphQLError | None = None
         view.execution_context_class = limited_execution(self._limit, view.execution_context_class)
@@ -121,9 +121,3 @@ class OperationLimitMixin:
         if view.batch:
             body |= {"id": view.get_graphql_params(request, data)[3], "status": self._limit.status}
         return view.json_encode(request, body, pretty=show_graphiql), 200  # a batch takes the highest of its statuses
-
-
-def _given(view: type, limit: object) -> OperationLimit:
-    if isinstance(limit, OperationLimit):
-        return limit
-    raise ConfigurationError(f"{view.__qualname__} has operation_limit={limit!r}; give it an OperationLimit")

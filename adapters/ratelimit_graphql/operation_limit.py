@@ -13,11 +13,11 @@ from ratelimit import ConfigurationError, Decision, Identity, Limiter, Rate
 from ratelimit.decision import Part, decided
 from ratelimit.guard import Attributes, Guard
 from ratelimit.outcome import NEVER, Outcome
-from ratelimit.plan import RuleLike, check_cost
+from ratelimit.plan import RuleLike
 from ratelimit_graphql.context import aidentify, identify
 from ratelimit_graphql.cost import Counter, Document, chosen
 from ratelimit_graphql.operation import INVALID, Operation, Verdict
-from ratelimit_graphql.prices import FieldCosts
+from ratelimit_graphql.prices import FieldCosts, check_named_cost
 from ratelimit_graphql.response import show_operation
 
 logger = logging.getLogger("ratelimit.graphql")
@@ -62,7 +62,7 @@ class OperationLimit:
             raise ConfigurationError(f"status={status!r} is neither 200 nor 429")
         fixed = {"cost": 0 if cost is None or callable(cost) else cost, "invalid_cost": invalid_cost}
         for name, value in {**fixed, "max_cost": 0 if max_cost is None else max_cost}.items():
-            _check_cost(name, value)
+            check_named_cost(name, value)
         self._guard = Guard(
             rule,
             rate=rate,
@@ -200,15 +200,15 @@ def _facts(operation: Operation) -> Mapping[str, Any]:
     return {"operation": operation.kind}
 
 
-def _check_cost(name: str, cost: object) -> None:
-    try:
-        check_cost(cost)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{name}: {error}") from None
-
-
 def _names(multipliers: Collection[str]) -> tuple[str, ...]:
     names = () if isinstance(multipliers, str) else tuple(multipliers)
     if isinstance(multipliers, str) or not all(isinstance(name, str) for name in names):
         raise ConfigurationError(f'multipliers={multipliers!r} is no list of arguments; write ("first", "last")')
     return names
+
+
+def given_limit(limit: object, where: str = "") -> OperationLimit:
+    """`limit`. Raises `ConfigurationError`, which begins with `where`, if it is anything else than an `OperationLimit`."""
+    if isinstance(limit, OperationLimit):
+        return limit
+    raise ConfigurationError(f"{where}operation_limit={limit!r} is no OperationLimit")

@@ -34,8 +34,8 @@ class FieldCosts:
         for name, cost in (costs or {}).items():
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise ConfigurationError(f"field_costs: {name!r} is no field; write 'Query.documents'")
-            _check(f"field_costs[{name!r}]", cost)
-        _check("default_cost", default)
+            check_named_cost(f"field_costs[{name!r}]", cost)
+        check_named_cost("default_cost", default)
         self._costs = dict(costs or {})
         self._default = default
         self._prices: WeakKeyDictionary[GraphQLSchema, Prices] = WeakKeyDictionary()
@@ -86,7 +86,8 @@ class Prices:
         return max((cost for cost in inherited if cost is not None), default=self._default)
 
 
-def _check(what: str, cost: object) -> None:
+def check_named_cost(what: str, cost: object) -> None:
+    """Raises `ConfigurationError`, which begins with `what`, for what is no cost."""
     try:
         check_cost(cost)
     except ConfigurationError as error:

@@ -1,7 +1,8 @@
 """What an HTTP response tells of the limits that its request met: headers, and the status of a refusal.
 
 Rules:
-- Of all limits that a request meets, the headers tell of the one that constrains most, a refusal before the rest.
+- Of all limits that a request meets, the headers tell of the strictest, as in any adapter: a refusal, else the one with the
+  least left.
 - Status 429, and `Retry-After` with it, is for a request of which nothing was executed: for a batch only if every
   operation of it was refused. Who is told to come again would send again what was done already.
 """
@@ -14,6 +15,8 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from ratelimit import Decision
+from ratelimit.answers import exposed
+from ratelimit.decision import stricter
 
 _PLACE: Final = "ratelimit_shown"
 
@@ -33,8 +36,8 @@ class Shown:
 
     def field(self, decision: Decision) -> None:
         """Takes up a field's limit, which never changes the status."""
-        if decision.counted and (self._decision is None or _freedom(decision) < _freedom(self._decision)):
-            self._decision = decision
+        if decision.counted:
+            self._decision = decision if self._decision is None else stricter(self._decision, decision)
 
     def operation(self, decision: Decision, status: int) -> None:
         """Takes up an operation's limit, and the status that its refusal is to have."""
@@ -54,8 +57,7 @@ class Shown:
         if self.status != 429:
             headers.pop("Retry-After", None)
             return headers
-        exposed = ", ".join(headers) or "Retry-After"
-        return {**headers, "Cache-Control": "no-store", "Access-Control-Expose-Headers": exposed}
+        return {**headers, "Cache-Control": "no-store", "Access-Control-Expose-Headers": exposed(headers)}
 
     def write(self, response: Any, style: str) -> None:
         """Puts headers and status on `response`, in place of those that were put there before."""
@@ -118,8 +120,3 @@ def _set_status(response: Any, status: Any) -> None:
         response.set_status(status or 200)
     else:
         response.status_code = status
-
-
-def _freedom(decision: Decision) -> tuple[bool, float]:
-    """How much a limit leaves: nothing if it refused, else the share of the limit that remains."""
-    return decision.allowed, decision.remaining / decision.limit if decision.limit else 0.0

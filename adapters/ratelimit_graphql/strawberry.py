@@ -22,7 +22,7 @@ from ratelimit.plan import RuleLike
 from ratelimit_graphql.flag import PassedOn
 from ratelimit_graphql.info import Call
 from ratelimit_graphql.limit import CostSource, FieldLimit, KeySource, RateSource, refuse_callable_rule
-from ratelimit_graphql.operation_limit import OperationLimit
+from ratelimit_graphql.operation_limit import OperationLimit, given_limit
 
 
 class RateLimitExtension(FieldExtension):  # type: ignore[misc]  # pyright: ignore[reportUntypedBaseClass]
@@ -88,7 +88,7 @@ class OperationLimitExtension(SchemaExtension):  # type: ignore[misc]  # pyright
     """
 
     def __init__(self, limit: OperationLimit) -> None:
-        self._limit = _given(limit)
+        self._limit = given_limit(limit)
         self._asked = False
         self._begun = False
 
@@ -113,7 +113,7 @@ class SyncOperationLimitExtension(SchemaExtension):  # type: ignore[misc]  # pyr
     """`OperationLimitExtension` for `execute_sync`, as Strawberry's sync views for Django and Flask call it."""
 
     def __init__(self, limit: OperationLimit) -> None:
-        self._limit = _given(limit)
+        self._limit = given_limit(limit)
         self._asked = False
         self._begun = False
 
@@ -145,9 +145,3 @@ def _first(begun: bool) -> bool:
     if begun:
         raise ConfigurationError("one extension serves one operation: write extensions=[lambda: ...Extension(limit)]")
     return True
-
-
-def _given(limit: object) -> OperationLimit:
-    if isinstance(limit, OperationLimit):
-        return limit
-    raise ConfigurationError(f"{limit!r} is no OperationLimit")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ratelimit import ConfigurationError, Decision
-from ratelimit.answers import Answer, replacement
+from ratelimit.answers import Answer, exposed, replaced
 from ratelimit.asgi import Send, send_answer
 from ratelimit.headers import error_body
 from ratelimit.settings import Settings
@@ -65,15 +65,9 @@ def denial_body(body: RpcBody, error: dict[str, Any]) -> Any:
 def denial_answer(decision: Decision, body: RpcBody, code: int, settings: Settings) -> Answer:
     """The answer to denied calls: 429 and JSON-RPC errors, unless `RATELIMIT_ANSWER` replaces it."""
     shown = decision.headers(settings.headers)
-    exposed = {"access-control-expose-headers": ", ".join(shown) or "Retry-After"}
-    answer = _answer(429, denial_body(body, denial_error(decision, code)), {**shown, **exposed})
-    replace = replacement(settings.answer)
-    if replace is None:
-        return answer
-    found: object = replace(decision, answer)
-    if not isinstance(found, Answer) or not isinstance(found.body, bytes):
-        raise ConfigurationError(f"RATELIMIT_ANSWER={settings.answer!r} gave {found!r}; it must give an Answer")
-    return found
+    headers = {**shown, "access-control-expose-headers": exposed(shown)}
+    answer = _answer(429, denial_body(body, denial_error(decision, code)), headers)
+    return replaced(decision, answer, settings)
 
 
 async def send_sized(send: Send, answer: Answer) -> None:

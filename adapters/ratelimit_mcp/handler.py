@@ -7,9 +7,11 @@ from functools import partial, wraps
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
-from ratelimit import ConfigurationError, Decision, Identity, Limiter, Rate
+from ratelimit import ConfigurationError, Decision, Identity, Limiter
 from ratelimit.guard import Attributes, Guard, kept_guard
 from ratelimit.plan import RuleLike
+from ratelimit.rates import is_rate
+from ratelimit.rules import read_rate
 from ratelimit_mcp.answer import ERROR_CODE, valid_error_code
 from ratelimit_mcp.caller import mcp_identity
 from ratelimit_mcp.context import context_in
@@ -121,8 +123,7 @@ def _budget(guard: Guard, group: str) -> Budget | None:
     rule: Any = guard.rule if guard.rate is None else guard.rate
     if callable(rule) or callable(guard.key) or guard.cost != 1 or guard.attributes is not None:
         return None
-    own = guard.rate is not None or isinstance(rule, Rate)
-    return Budget(rule, group if own else None, guard.key)
+    return Budget(rule, group if guard.counts_apart else None, guard.key)
 
 
 def _check_guard(
@@ -136,13 +137,13 @@ def _check_guard(
 ) -> Guard:
     rule = "MCP_GLOBAL" if rule is None and rate is None else rule
     guard = _kept_guard(_readable(rule), rate=rate, key=key, cost=cost, attributes=attributes, limiter=limiter)
-    if tool is None and (guard.rule is None or isinstance(guard.rule, Rate)):
+    if tool is None and guard.counts_apart:
         raise ConfigurationError("a rate needs tool=, the name to count it under")
     return guard
 
 
 def _readable(rule: Any) -> Any:
-    return Rate.parse(rule) if isinstance(rule, str) and "/" in rule else rule
+    return read_rate(rule) if is_rate(rule) else rule
 
 
 def _facts(tool: str | None, *_: Any) -> Mapping[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 from ratelimit import Category, ConfigurationError, Policy, Rate, Rule
 from ratelimit.guard import RULES, Guard
 from ratelimit.plan import RuleLike, kept_rule
-from ratelimit.rates import MAX_LIMIT
+from ratelimit.rates import MAX_LIMIT, is_rate
+from ratelimit.rules import read_rate
 from ratelimit_mcp.calls import RpcCall
 from ratelimit_mcp.refusal import INVALID_PARAMS, RefusalError
 
@@ -42,7 +43,7 @@ class Limit:
                 raise ConfigurationError(
                     f"{what}={given!r}: no function can stand here; a Rule's by= and rate= can be one"
                 )
-        rule = Rate.parse(self.rule) if isinstance(self.rule, str) and "/" in self.rule else self.rule
+        rule = read_rate(self.rule) if is_rate(self.rule) else self.rule
         guard = Guard(rule, rate=self.rate, key=self.key, cost=self.cost)
         object.__setattr__(self, "rule", guard.rule)
         object.__setattr__(self, "rate", guard.rate)
@@ -116,7 +117,7 @@ class Counted(NamedTuple):
 
 
 def _readable(limit: object) -> Any:
-    return limit if isinstance(limit, str) and "/" in limit else kept_rule(limit)
+    return limit if is_rate(limit) else kept_rule(limit)
 
 
 def _unknown_cost(call: RpcCall) -> RefusalError:

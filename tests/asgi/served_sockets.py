@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ratelimit import Limiter, MemoryStore, set_limiter
 from ratelimit.testing import FakeClock
-from ratelimit_asgi.connections import WebsocketConnectionLimit, WebsocketMessageLimit
+from ratelimit_asgi import WebsocketConnectionLimit, WebsocketMessageLimit
 
 set_limiter(Limiter(MemoryStore(), clock=FakeClock()))
 

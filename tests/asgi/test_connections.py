@@ -22,7 +22,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from ratelimit_asgi.connections import WebsocketConnectionLimit, WebsocketMessageLimit
+from ratelimit_asgi import WebsocketConnectionLimit, WebsocketMessageLimit
 from tests.channels.serving import Served, connect
 from tests.servers import wait_until
 

@@ -357,7 +357,7 @@ async def test_a_store_that_fails_lets_requests_through_or_refuses_them_as_the_s
         ({"paths": [PathRule("/", "1/m"), PathRule("/", "2/m")]}, "mean the same requests below '/'"),
         ({"paths": PathRules([]), "exempt": ["/static"]}, "beside PathRules, which has its own"),
         ({"exempt": ["static"]}, "path 'static': write it from the root"),
-        ({"user": "alice"}, "user 'alice' is not a function"),
+        ({"user": "alice"}, "user='alice' is not a function"),
     ],
 )
 def test_what_cannot_be_used_is_an_error_when_it_is_made(arguments: dict[str, Any], text: str) -> None:

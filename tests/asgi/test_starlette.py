@@ -304,7 +304,7 @@ async def test_a_socket_that_is_gone_is_limited_and_no_error(caplog: pytest.LogC
     [
         (lambda: endpoint_ratelimit(), "give either a rule"),
         (lambda: endpoint_ratelimit("NOTHING"), "unknown"),
-        (lambda: endpoint_ratelimit("AI_QUERY", user="ada"), "user 'ada' is not a function"),
+        (lambda: endpoint_ratelimit("AI_QUERY", user="ada"), "user='ada' is not a function"),
         (lambda: endpoint_ratelimit("AI_QUERY")(Items), "decorate the methods of a class"),
         (lambda: endpoint_ratelimit("AI_QUERY")(7), "is not a function"),  # type: ignore[type-var]
     ],

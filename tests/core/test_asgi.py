@@ -97,7 +97,8 @@ def test_the_path_that_the_router_sees(path: Any, root: Any, seen: str) -> None:
 
 def test_what_rules_may_know() -> None:
     assert scope_facts({"path": "/app/a", "root_path": "/app", "method": "GET"}) == {"path": "/a", "method": "GET"}
-    assert scope_facts({"path": "/a"}) == {"path": "/a"}
+    assert scope_facts({"type": "websocket", "path": "/app/ws/", "root_path": "/app"}) == {"path": "/ws/"}
+    assert scope_facts({}) == {}
 
 
 def test_header_lines() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratelimit import Limiter, Rate, RateLimitExceeded
-from ratelimit.decision import Decision, Part, decided
+from ratelimit.decision import Decision, Part, decided, stricter
 from ratelimit.outcome import NEVER, Outcome
 
 WAITS = st.integers(1, 10**15) | st.just(NEVER)
@@ -86,6 +86,24 @@ def test_what_counts_in_shadow_gives_no_figures_beside_what_is_enforced(
     assert decision.rule == f"r{binding}"
     assert decision.allowed is outcomes[binding].allowed
     assert decision.shadow_denials == tuple(f"r{n}" for n in shadow if not outcomes[n].allowed)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (merged(allowed(2)), merged(allowed(3))),
+        (merged(denied(5)), merged(allowed(0))),
+        (merged(denied(NEVER)), merged(denied(5))),
+        (merged(allowed(3)), merged(denied(5), shadow=(0,))),
+    ],
+)
+def test_the_stricter_of_two_decisions(one: Decision, other: Decision) -> None:
+    assert stricter(one, other) is stricter(other, one) is one
+
+
+def test_of_two_decisions_that_are_as_strict_the_first() -> None:
+    one, other = merged(allowed(3)), merged(allowed(3))
+    assert stricter(one, other) is one
 
 
 def test_a_denial_in_shadow_alone_is_seen_and_denies_nothing() -> None:

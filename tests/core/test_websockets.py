@@ -14,7 +14,7 @@ from ratelimit import ConfigurationError, Identity, Limiter, Policy, Rate, RateL
 from ratelimit.asgi import Message, Scope, denial_frame, scope_identity
 from ratelimit.settings import Settings
 from ratelimit.testing import FakeClock, isolated
-from ratelimit.websockets import ConnectionLimit, MessageLimit, facts
+from ratelimit.websockets import ConnectionLimit, MessageLimit
 from tests.core.far import FarStore
 
 CALLER = "ip:203.0.113.7"
@@ -42,6 +42,19 @@ def text(said: str) -> Message:
 
 async def identify(scope: Scope, settings: Settings) -> Identity:
     return scope_identity(scope, settings)
+
+
+def cap_of(most: int, **options: Any) -> ConnectionLimit:
+    chosen: dict[str, Any] = {
+        "name": "connections",
+        "key": "user_or_ip",
+        "lease": 60,
+        "on_outage": None,
+        "close_lost": False,
+        "limiter": None,
+        **options,
+    }
+    return ConnectionLimit(most, identify=identify, **chosen)
 
 
 def limit_of(rule: Any = None, rate: Any = None, **options: Any) -> MessageLimit:
@@ -357,7 +370,7 @@ class TestWaiting:
 
 class TestConnections:
     async def test_a_place_from_the_handshake_to_the_end(self, limiter: Limiter) -> None:
-        limit = ConnectionLimit(1, "connections", "user_or_ip", 60, None, False, None, identify)
+        limit = cap_of(1)
         peer, seen = Peer(CONNECT), []
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -368,7 +381,7 @@ class TestConnections:
         assert (seen, peer.sent, limit.cap.taken(CALLER)) == ([1], [CLOSED], 0)
 
     async def test_an_answer_where_the_server_can_send_one(self, limiter: Limiter) -> None:
-        limit = ConnectionLimit(0, "connections", "user_or_ip", 60, None, False, None, identify)
+        limit = cap_of(0)
         peer = Peer(CONNECT)
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -382,7 +395,7 @@ class TestConnections:
         ]
 
     async def test_a_key_of_the_applications_own(self, limiter: Limiter) -> None:
-        limit = ConnectionLimit(1, "connections", lambda scope: scope["path"], 60, None, False, None, identify)
+        limit = cap_of(1, key=lambda scope: scope["path"])
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             assert limit.cap.taken("key:/ws/") == 1
@@ -390,7 +403,7 @@ class TestConnections:
         await limit.run(app, SCOPE, Peer().receive, Peer().send)
 
     async def test_other_scopes_pass_untouched(self) -> None:
-        limit = ConnectionLimit(0, "connections", "user_or_ip", 60, None, False, None, identify)
+        limit = cap_of(0)
         seen: list[Any] = []
 
         async def app(*given: Any) -> None:
@@ -404,7 +417,7 @@ class TestConnections:
     async def test_a_lost_place_closes_the_connection_by_choice(
         self, hanging: bool, limiter: Limiter, fake_clock: FakeClock
     ) -> None:
-        limit = ConnectionLimit(1, "connections", "user_or_ip", 60, None, True, None, identify)
+        limit = cap_of(1, close_lost=True)
         ended, peer = asyncio.Event(), Peer()
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -432,12 +445,7 @@ class TestConnections:
             return ""
 
         with pytest.raises(ConfigurationError, match="coroutine function"):
-            ConnectionLimit(1, "connections", key, 60, None, False, None, identify)  # type: ignore[arg-type]
-
-
-def test_facts() -> None:
-    assert facts({"path": "/app/ws/", "root_path": "/app"}) == {"path": "/ws/"}
-    assert facts({}) == {}
+            cap_of(1, key=key)
 
 
 def test_the_denial_frame(limiter: Limiter) -> None:

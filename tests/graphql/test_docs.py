@@ -19,7 +19,7 @@ from tests.graphql.sockets import opened
 pytestmark = pytest.mark.usefixtures("limiter")
 
 DOCS = Path(__file__).parents[2] / "docs"
-OTHERS = {"date", "server", "content-length", "access-control-expose-headers"}
+OTHERS = {"date", "server", "content-length"}
 
 
 def captured(page: str, kind: str) -> str:

@@ -216,7 +216,7 @@ def test_a_view_without_a_limit_is_an_error_where_it_is_made() -> None:
     class Bare(OperationLimitMixin, GraphQLView):
         pass
 
-    with pytest.raises(ConfigurationError, match="Bare has operation_limit=None"):
+    with pytest.raises(ConfigurationError, match="Bare: operation_limit=None is no OperationLimit"):
         Bare.as_view(schema=SCHEMA)
     with pytest.raises(ConfigurationError, match="operation_limit='10/m'"):
         Bare.as_view(schema=SCHEMA, operation_limit="10/m")

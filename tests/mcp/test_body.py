@@ -245,3 +245,9 @@ async def test_an_application_may_replace_the_answer(limiter: Limiter) -> None:
     assert b"Do try again later" in response.body
     with isolated(answer=lambda decision, answer: "no"), pytest.raises(ConfigurationError, match="RATELIMIT_ANSWER"):
         await send_request(MCPRateLimit(ToolRunner(), global_limit="0/m"), CALL)
+
+
+@pytest.mark.parametrize("answer", [Answer(700, {}, b""), Answer(429, {"x": "a\r\nb"}, b"")])
+async def test_an_answer_that_cannot_be_sent_is_an_error(answer: Answer, limiter: Limiter) -> None:
+    with isolated(answer=lambda *_: answer), pytest.raises(ConfigurationError, match="RATELIMIT_ANSWER"):
+        await send_request(MCPRateLimit(ToolRunner(), global_limit="0/m"), CALL)
