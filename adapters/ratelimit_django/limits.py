@@ -63,10 +63,10 @@ class Limit:
             return note(request, None)
         asked = self._asked(request, group, request_identity(request, settings=settings, user=self._needs_user))
         holder = _standing_for(request)
-        decision = spent(holder, self._guard, asked[0])
+        decision = spent(holder, self._guard, asked[0], *asked[2:], request)
         if decision is None:
             decision = self._guard.check(*asked, request)
-            note_spent(holder, self._guard, asked[0], decision)
+            note_spent(holder, self._guard, asked[0], decision, *asked[2:], request)
         return note(request, decision)
 
     async def acheck(self, request: HttpRequest, group: str) -> Decision | None:
@@ -77,10 +77,10 @@ class Limit:
         identity = await arequest_identity(request, settings=settings, user=self._needs_user)
         asked = self._asked(request, group, identity)
         holder = _standing_for(request)
-        decision = spent(holder, self._guard, asked[0])
+        decision = spent(holder, self._guard, asked[0], *asked[2:], request)
         if decision is None:
             decision = await self._guard.acheck(*asked, request)
-            note_spent(holder, self._guard, asked[0], decision)
+            note_spent(holder, self._guard, asked[0], decision, *asked[2:], request)
         return note(request, decision)
 
     def look(self, request: HttpRequest, group: str) -> Decision | None:
