@@ -192,8 +192,9 @@ def _strictness(decision: Decision) -> tuple[bool, float]:
 
 
 def _facts(group: str, request: HttpRequest) -> Mapping[str, Any]:
-    """What rules may know of a request: its path as the router sees it, its method."""
-    return {"path": request.path_info, "method": request.method}
+    """What rules may know of a request: its path as the router sees it, its method. A pattern that ends in "$" takes a path
+    with a line end for the one without: so do rules."""
+    return {"path": request.path_info.rstrip("\r\n"), "method": request.method}
 
 
 def _needs_user(rule: Rule) -> bool:
