@@ -19,6 +19,8 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 WS_CLOSE_RATE_LIMITED = 4029  # 4000-4999 are the application's own codes; 429 is HTTP's "too many requests"
 
 _BODILESS: Final = frozenset({204, 304})
+_ROUTED: Final = "route_handler"
+"""Where Litestar's own middleware finds what its router chose: the path has lost its prefix by then."""
 STARTS: Final = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
 """What carries the headers of a response; a handshake's too."""
 
@@ -41,10 +43,25 @@ def scope_identity(scope: Scope, settings: Settings, user: Any = None) -> Identi
 def route_path(scope: Scope) -> str:
     """The path as the application's router sees it: without the prefix that the application is mounted under."""
     path: str = scope.get("path") or ""
+    if _ROUTED in scope:
+        return path
     root: str = (scope.get("root_path") or "").rstrip("/")
     if root and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/"):
         return path[len(root) :]
     return path
+
+
+def other_reading(scope: Scope) -> str | None:
+    """What the path is for routers that take the prefix for a text and not for segments, None if that makes no difference.
+
+    Below `/app`, Channels takes `/applogin` for `/login`, and so does Litestar, which even looks for the prefix further on.
+    """
+    path: str = scope.get("path") or ""
+    root: str = (scope.get("root_path") or "").rstrip("/")
+    if not root or root not in path or _ROUTED in scope:
+        return None
+    before, _, rest = path.partition(root)
+    return None if not before and rest[:1] in ("", "/") else rest
 
 
 def header_lines(scope: Scope, name: bytes) -> list[bytes]:
@@ -60,8 +77,14 @@ def header(scope: Scope, name: str) -> str | None:
 
 
 def scope_facts(scope: Scope) -> Mapping[str, Any]:
-    """What rules may know of a request or a connection: its path as the router sees it, and its method, if it has them."""
-    found: dict[str, Any] = {} if scope.get("path") is None else {"path": route_path(scope)}
+    """What rules may know of a request or a connection: its path as the router sees it, and its method, if it has them.
+
+    Routers take a path with a line end for the one without, Channels' one with slashes too many at its beginning: so do rules.
+    """
+    found: dict[str, Any] = {}
+    if scope.get("path") is not None:
+        path = route_path(scope).rstrip("\r\n")
+        found["path"] = f"/{path.lstrip('/')}" if path.startswith("//") else path
     method = scope.get("method")
     return found if method is None else {**found, "method": method}
 

@@ -5,6 +5,8 @@ Rules:
 - The longest matching prefix decides; of equally long ones that with the more exact host, then that with methods.
 - Every spelling that a router may take for a path meets the path's rule: slashes too many, one at the end, a line end.
   An exemption holds for the plain spelling alone.
+- A path that may be read in two ways (what serves files resolves `..`, a router does not) meets the rule of the other reading
+  if that lies below the rule of the first.
 - Methods are compared in capitals, and GET means HEAD too: frameworks answer it by the same code.
 - What two rules mean at once is an error when they are put together.
 """
@@ -16,7 +18,7 @@ from typing import Any
 
 from ratelimit.errors import ConfigurationError
 from ratelimit.path_rule import PathRule
-from ratelimit.spelling import Segments, folded, plain_prefix, spelled, without_format
+from ratelimit.spelling import Segments, folded, has_dots, plain_prefix, spelled, without_dots, without_format
 
 __all__ = ["PathRule", "PathRules", "bare_host", "is_preflight"]
 
@@ -76,13 +78,29 @@ class PathRules:
         self._longest = max(map(len, self._places), default=0)
         self.has_hosts = any(one.hosts for one in self.rules)
 
-    def find(self, path: str, method: str, host: str = "") -> PathRule | None:
+    def find(self, path: str, method: str, host: str = "", reading: str | None = None) -> PathRule | None:
         """The rule for a request, None if nothing limits it. `path` is what the router is given: decoded, without what the
-        application is mounted under. `method` is empty for a WebSocket handshake, which only rules without methods mean."""
+        application is mounted under; `reading` is what some routers would take it for instead, None if all agree. `method` is
+        empty for a WebSocket handshake, which only rules without methods mean."""
         if not self._places:
             return None
         segments, plain = spelled(path)
         method, host = method.upper(), bare_host(host)
+        if reading is None and not has_dots(segments):
+            return self._at(segments, method, host, plain)
+        readings = [segments] if reading is None else [segments, spelled(reading)[0]]
+        return self._deepest([*readings, *map(without_dots, readings)], method, host)
+
+    def _deepest(self, readings: Iterable[Segments], method: str, host: str) -> PathRule | None:
+        """The rule for a path that may be read in several ways, none of which is exempt."""
+        found: PathRule | None = None
+        for segments in readings:
+            rule = self._at(segments, method, host, False)
+            if rule is not None and (found is None or self._is_below(rule, found)):
+                found = rule
+        return found
+
+    def _at(self, segments: Segments, method: str, host: str, plain: bool) -> PathRule | None:
         for prefix in self._prefixes(segments):
             place = self._places.get(prefix)
             if place is None:
@@ -95,9 +113,16 @@ class PathRules:
                 return None
         return None
 
-    def _place(self, prefix: str) -> _Place:
+    def _is_below(self, rule: PathRule, other: PathRule) -> bool:
+        lower, upper = map(self._known_as, (rule.prefix, other.prefix))
+        return lower[: len(upper)] == upper
+
+    def _known_as(self, prefix: str) -> Segments:
         segments = plain_prefix(prefix)
-        return self._places.setdefault(folded(segments) if self._ignore_case else segments, _Place())
+        return folded(segments) if self._ignore_case else segments
+
+    def _place(self, prefix: str) -> _Place:
+        return self._places.setdefault(self._known_as(prefix), _Place())
 
     def _prefixes(self, segments: Segments) -> Iterable[Segments]:
         """The prefixes of a path, the longest first."""

@@ -3,7 +3,8 @@
 Rules:
 - Slashes too many, one at the end and a line end make no difference: `//api/` and `/api\\n` are `/api`.
 - Case makes none where it is folded, by the same reckoning as in Python's regular expressions: `ſ` is an `s`.
-- Nothing is decoded, and `.` and `..` are names like any other: a router is given decoded paths, and resolves no dots.
+- Nothing is decoded: a router is given decoded paths. `.` and `..` are names like any other for a router, and are resolved by
+  what serves files.
 """
 
 from __future__ import annotations
@@ -40,6 +41,22 @@ def folded(segments: Segments) -> Segments:
 def without_format(segments: Segments) -> Segments:
     """Segments without the format that the last one may end in: `login` for `login.json`."""
     return (*segments[:-1], _FORMAT.sub("", segments[-1]))
+
+
+def has_dots(segments: Segments) -> bool:
+    """Whether what serves files would take the path for another one."""
+    return "." in segments or ".." in segments
+
+
+def without_dots(segments: Segments) -> Segments:
+    """Segments with `.` and `..` resolved, as far as there is something above."""
+    found: list[str] = []
+    for part in segments:
+        if part == "..":
+            del found[-1:]
+        elif part != ".":
+            found.append(part)
+    return tuple(found)
 
 
 def plain_prefix(prefix: object) -> Segments:

@@ -5,7 +5,8 @@ Rules:
   caller by the same strategy. A limit that asks a callable is counted wherever it stands.
 - What a place has spent stands in once for each of a few other places: one that is asked again, by the next alias of a
   GraphQL document, say, counts again.
-- A place that costs more than what was spent counts for itself.
+- A place that costs more than what was spent counts for itself, and so does one that costs less than what was refused.
+- Rules look at attributes of the caller and of the call: what they know has to be the same in both places.
 - What was spent is noted in what stands for the request: an ASGI scope, a WSGI environ.
 """
 
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 from ratelimit.categories import Category
 from ratelimit.decision import Decision
-from ratelimit.guard import Guard
+from ratelimit.guard import RULES, Guard
 from ratelimit.identity import Identity
 from ratelimit.rates import Rate
 
@@ -49,15 +50,20 @@ class _Spending:
         cost: Any = self.seen_by[0].cost
         if cost < guard.cost or guard in self.seen_by or len(self.seen_by) == _LAYERS:
             return False
+        if cost != guard.cost and not self.decision.allowed:  # what is cheaper may pass
+            return False
         self.seen_by.append(guard)
         return True
 
 
-def note_spent(request: MutableMapping[str, Any], guard: Guard, identity: Identity, decision: Decision) -> None:
-    """Notes what `guard` spent for a request. What that means is found out if another guard asks, as few do."""
+def note_spent(
+    request: MutableMapping[str, Any], guard: Guard, identity: Identity, decision: Decision, *args: Any
+) -> None:
+    """Notes what `guard` spent for a request. What that means is found out if another guard asks, as few do; but what rules
+    knew of the call, now: it may change until then. `args` are what the guard's callables were given."""
     if callable(guard.key) or type(guard.cost) is not int:
         return
-    note = guard, identity, decision
+    note = guard, _knowing(guard, identity, args), decision
     known = request.get(SPENT)
     if known is None:
         request[SPENT] = [note]
@@ -67,7 +73,7 @@ def note_spent(request: MutableMapping[str, Any], guard: Guard, identity: Identi
             del known[0]
 
 
-def spent(request: MutableMapping[str, Any], guard: Guard, identity: Identity) -> Decision | None:
+def spent(request: MutableMapping[str, Any], guard: Guard, identity: Identity, *args: Any) -> Decision | None:
     """The decision on what was spent for the request that `guard` is asked about, None if it has yet to count it. Asked
     again, it gives None, unless more was spent."""
     known = request.get(SPENT)
@@ -76,7 +82,7 @@ def spent(request: MutableMapping[str, Any], guard: Guard, identity: Identity) -
     place = _place(guard)
     if place is None:
         return None
-    caller = _counted(guard, identity)
+    caller = _counted(guard, _knowing(guard, identity, args))
     for number, noted in enumerate(known):
         if isinstance(noted, tuple):
             noted = known[number] = _Spending(*noted)
@@ -101,6 +107,13 @@ def _place(guard: Guard) -> object:
     return limiter, rule if isinstance(rule, str) else id(rule), guard.group, guard.facts, guard.protocol
 
 
+def _knowing(guard: Guard, identity: Identity, args: tuple[Any, ...]) -> Identity:
+    """The caller with what rules know of the call."""
+    if guard.facts is None or not isinstance(guard.rule, RULES):
+        return identity
+    return identity.having(**guard.facts(*args))
+
+
 def _counted(guard: Guard, identity: Identity) -> object:
     """What of a caller makes a difference to what is counted."""
     rule = guard.rule if guard.rate is None else guard.rate
@@ -109,4 +122,4 @@ def _counted(guard: Guard, identity: Identity) -> object:
         return identity.key(key)
     if isinstance(rule, Category):
         return identity.key(key), identity.user is None, identity.superuser, identity.capped
-    return identity
+    return identity, identity.attributes  # which identities are not compared by

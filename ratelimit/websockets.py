@@ -4,12 +4,13 @@ Rules:
 - A place is held from the handshake until the application ends, however that comes. A refused connection is never accepted:
   see `refuse_websocket`.
 - Messages are judged one by one, in order. One that is refused does not reach the application; nothing else is changed.
-- Whoever is cancelled while it waits for a message loses none and counts none twice: the next one to wait gets it.
+- Whoever is cancelled while it waits for a message loses none and counts none twice: the next one to wait gets it. Of several
+  that wait at once, each gets another message.
 """
 
 from __future__ import annotations
 
-from asyncio import Task, create_task, wait
+from asyncio import Lock, Task, create_task, wait
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import iscoroutinefunction
@@ -179,10 +180,15 @@ class Inbox:
         self.wire = wire
         self._limit, self._scope, self._receive = limit, scope, receive
         self._step: Task[Message | None] | None = None
+        self._turn = Lock()
         self._refused = 0  # in a row
 
     async def receive(self) -> Message:
         """The next message that is not refused."""
+        async with self._turn:
+            return await self._next()
+
+    async def _next(self) -> Message:
         while True:
             if self._step is None:
                 message = await self._receive()

@@ -43,10 +43,10 @@ class Limit:
 
     async def acheck(self, scope: Scope, identity: Identity, subject: object) -> Decision:
         """The decision on a connection; `subject` is what callables are given."""
-        decision = spent(scope, self.guard, identity) if SPENT in scope else None
+        decision = spent(scope, self.guard, identity, subject) if SPENT in scope else None
         if decision is None:
             decision = await self.ask(identity, subject)
-            self.note(scope, identity, decision)
+            self.note(scope, identity, decision, subject)
         return decision
 
     def ask(self, identity: Identity, subject: object) -> Awaitable[Decision]:
@@ -59,13 +59,13 @@ class Limit:
 
     def check(self, scope: Scope, identity: Identity, subject: object) -> Decision:
         """`acheck` where there is no event loop, or nothing to wait for."""
-        decision = spent(scope, self.guard, identity) if SPENT in scope else None
+        decision = spent(scope, self.guard, identity, subject) if SPENT in scope else None
         if decision is None:
             if self.rule is None:
                 decision = self.guard.check(identity, self._place, subject)
             else:
                 decision = self.decide(self.guard.limiter, identity)
-            self.note(scope, identity, decision)
+            self.note(scope, identity, decision, subject)
         return decision
 
     def decide(self, limiter: Limiter, identity: Identity) -> Decision:
@@ -74,11 +74,11 @@ class Limit:
         assert rule is not None
         return limiter.check(rule, identity, key=self._key, cost=self._cost, group=guard.group, protocol=guard.protocol)
 
-    def note(self, scope: Scope, identity: Identity, decision: Decision) -> None:
+    def note(self, scope: Scope, identity: Identity, decision: Decision, subject: object) -> None:
         """Has the connection know of what was counted, if anything was."""
         if self.rule is None and not decision.counted:
             return
-        note_spent(scope, self.guard, identity, decision)
+        note_spent(scope, self.guard, identity, decision, subject)
         earlier = scope.get("limit_decision")
         if earlier is None:
             # The key that a plain limit counts by is known without working out the figures.

@@ -19,6 +19,7 @@ from ratelimit.asgi import (
     Scope,
     Send,
     header,
+    other_reading,
     refuse_websocket,
     route_path,
     scope_answer,
@@ -34,7 +35,7 @@ from ratelimit_asgi.counted import Limit, showing
 
 _REMEMBERED: Final = 1024
 _LONGEST: Final = 256
-"""Characters of a path that are worth remembering its rule by."""
+"""Characters of a path, method and host that are worth remembering their rule by."""
 
 
 class RateLimitMiddleware:
@@ -89,7 +90,7 @@ class RateLimitMiddleware:
                 known = self._known = limiter, settings, type(limiter.store) is MemoryStore
             if known[2] and limit.rule is not None and SPENT not in scope:
                 decision = limit.decide(limiter, identity)  # nothing to wait for: a coroutine would only cost
-                limit.note(scope, identity, decision)
+                limit.note(scope, identity, decision, scope)
             else:
                 decision = await limit.acheck(scope, identity, scope)
             if not decision.allowed:
@@ -102,16 +103,19 @@ class RateLimitMiddleware:
     def _limit(self, scope: Scope, kind: str) -> Limit | None:
         """The limit that means the connection."""
         method = scope["method"] if kind == "http" else ""
-        path = route_path(scope) if scope.get("root_path") else scope["path"]
+        path, reading = scope["path"], None
+        if scope.get("root_path"):
+            path, reading = route_path(scope), other_reading(scope)
         host = (header(scope, "host") or "") if self._by_host else ""
-        find = self._remembered if len(path) + len(host) <= _LONGEST else self._find
-        limit = find(kind, path, method, host)
+        # Clients write all of these.
+        find = self._remembered if len(scope["path"]) + len(method) + len(host) <= _LONGEST else self._find
+        limit = find(kind, path, method, host, reading)
         if method == "OPTIONS" and limit not in self._of_preflights and is_preflight(method, partial(header, scope)):
             return None
         return limit
 
-    def _find(self, kind: str, path: str, method: str, host: str) -> Limit | None:
-        rule = self._rules.find(path, method, host)
+    def _find(self, kind: str, path: str, method: str, host: str, reading: str | None) -> Limit | None:
+        rule = self._rules.find(path, method, host, reading)
         return None if rule is None else self._limits[kind][rule]
 
 

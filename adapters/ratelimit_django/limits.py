@@ -64,10 +64,10 @@ class Limit:
             return note(request, None)
         asked = self._asked(request, group, request_identity(request, settings=settings, user=self._needs_user))
         holder = _standing_for(request)
-        decision = spent(holder, self._guard, asked[0])
+        decision = spent(holder, self._guard, asked[0], *asked[2:], request)
         if decision is None:
             decision = self._guard.check(*asked, request)
-            note_spent(holder, self._guard, asked[0], decision)
+            note_spent(holder, self._guard, asked[0], decision, *asked[2:], request)
         return note(request, decision)
 
     async def acheck(self, request: HttpRequest, group: str) -> Decision | None:
@@ -78,10 +78,10 @@ class Limit:
         identity = await arequest_identity(request, settings=settings, user=self._needs_user)
         asked = self._asked(request, group, identity)
         holder = _standing_for(request)
-        decision = spent(holder, self._guard, asked[0])
+        decision = spent(holder, self._guard, asked[0], *asked[2:], request)
         if decision is None:
             decision = await self._guard.acheck(*asked, request)
-            note_spent(holder, self._guard, asked[0], decision)
+            note_spent(holder, self._guard, asked[0], decision, *asked[2:], request)
         return note(request, decision)
 
     def look(self, request: HttpRequest, group: str) -> Decision | None:
@@ -181,8 +181,9 @@ def note(request: Any, decision: Decision | None) -> Decision | None:
 
 
 def _facts(group: str, request: HttpRequest) -> Mapping[str, Any]:
-    """What rules may know of a request: its path as the router sees it, its method."""
-    return {"path": request.path_info, "method": request.method}
+    """What rules may know of a request: its path as the router sees it, its method. A pattern that ends in "$" takes a path
+    with a line end for the one without: so do rules."""
+    return {"path": request.path_info.rstrip("\r\n"), "method": request.method}
 
 
 def _needs_user(rule: Rule) -> bool:

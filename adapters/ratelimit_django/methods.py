@@ -19,7 +19,8 @@ _KNOWN: Final = frozenset(_HTTP | _WEBDAV)
 
 
 def counted_methods(method: str | Iterable[str]) -> frozenset[str] | None:
-    """The methods in `method` (one name, several, `ALL` or `UNSAFE`) in capitals; None for all of them.
+    """The methods in `method` (one name, several, `ALL` or `UNSAFE`) in capitals; None for all of them. GET means HEAD too:
+    views answer it by the same code.
 
     Raises `ConfigurationError` for an empty list and for a name that is no HTTP method.
     """
@@ -31,4 +32,5 @@ def counted_methods(method: str | Iterable[str]) -> frozenset[str] | None:
     for name in names:
         if not isinstance(name, str) or name.upper() not in _KNOWN:
             raise ConfigurationError(f"method {name!r} is not an HTTP method; use names like 'POST', ALL or UNSAFE")
-    return frozenset(name.upper() for name in names)
+    found = frozenset(name.upper() for name in names)
+    return found | {"HEAD"} if "GET" in found else found

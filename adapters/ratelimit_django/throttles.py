@@ -80,9 +80,10 @@ def throttled(limit: Limit, request: Any, group: str) -> Decision | None:
     only tell how long they would have to be waited for.
     """
     seen: Any = Authenticated(request)
-    if getattr(seen._request, _REFUSED, False):
+    if getattr(request, _REFUSED, False):
         return limit.look(seen, group)
     decision = limit.check(seen, group)
     if decision is not None and not decision.allowed:
-        setattr(seen._request, _REFUSED, True)
+        # On the framework's own request where there is one: Django's may be given to another view, whose limits are its own.
+        setattr(request, _REFUSED, True)
     return decision

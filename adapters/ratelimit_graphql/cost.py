@@ -16,6 +16,7 @@ from graphql import (
     BooleanValueNode,
     DocumentNode,
     FieldNode,
+    FloatValueNode,
     FragmentDefinitionNode,
     FragmentSpreadNode,
     GraphQLSchema,
@@ -195,6 +196,8 @@ class _Variables:
             node = self._defaults.get(name)
         if isinstance(node, ListValueNode):
             return node.values
+        if isinstance(node, FloatValueNode):
+            return float(node.value)
         return node.value if isinstance(node, (BooleanValueNode, IntValueNode, StringValueNode)) else None
 
 

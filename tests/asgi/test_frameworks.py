@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ratelimit import Limiter
+from ratelimit import Limiter, Policy, Rule
 from ratelimit.testing import FakeClock, isolated
 from ratelimit_asgi import PathRule, RateLimitMiddleware
-from tests.asgi.raw import Connection, http
+from tests.asgi.raw import Connection, ask, http, ok, websocket
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +41,74 @@ def test_litestar() -> None:
             pass
         assert refused.value.code == 4029  # its test client has no denial response
         assert client.get("/nothing").status_code == 404
+
+
+def test_litestar_below_a_prefix() -> None:
+    pytest.importorskip("litestar")
+    from litestar import Litestar, get
+    from litestar.middleware import DefineMiddleware
+    from litestar.testing import TestClient
+
+    @get(["/login", "/app/login"])
+    async def login() -> str:
+        return "ok"
+
+    def codes(made: Any, *paths: str) -> list[int]:
+        with TestClient(made, root_path="/app") as client:
+            return [client.get(path).status_code for path in paths]
+
+    paths = [PathRule("/login", "1/m"), PathRule("/app/login", "1/m")]
+    # Its router finds the prefix anywhere in a path.
+    outside: Any = RateLimitMiddleware(Litestar([login]), paths, exempt="/static")
+    assert codes(outside, "/login", "/applogin", "/static/app/login", "/app/login") == [200, 429, 429, 429]
+    # Its own middleware is given the path without the prefix, which is not to be taken from it again.
+    inside = Litestar([login], middleware=[DefineMiddleware(RateLimitMiddleware, paths=paths)])
+    assert codes(inside, "/app/app/login", "/app/app/login", "/applogin", "/app/login") == [200, 429, 429, 429]
+
+
+async def test_channels_below_a_prefix() -> None:
+    pytest.importorskip("channels")
+    from channels.routing import URLRouter
+    from django.urls import path
+
+    async def chat(scope: Any, receive: Any, send: Any) -> None:
+        await ok(scope, receive, send)
+
+    app = RateLimitMiddleware(URLRouter([path("chat", chat)]), [PathRule("/chat", "1/m")])
+    for given, refused in (("/app/chat", False), ("/appchat", True), ("/app//chat", True)):
+        one = await ask(app, websocket(given, root_path="/app"))
+        assert one.sent[0]["type"] == ("websocket.http.response.start" if refused else "websocket.accept")
+
+
+def test_a_line_end_leads_past_no_rule() -> None:
+    pytest.importorskip("starlette")
+    from starlette.applications import Starlette
+    from starlette.responses import PlainTextResponse
+    from starlette.routing import Route
+    from starlette.testclient import TestClient
+
+    search = Starlette(routes=[Route("/search", lambda request: PlainTextResponse("found"))])
+    policy = Policy(Rule("search", "1/m", by="ip", match={"path": "/search"}))
+    client = TestClient(RateLimitMiddleware(search, [PathRule("/", policy)]))
+    assert [client.get(path).status_code for path in ("/search", "/search%0A")] == [200, 429]
+
+
+def test_files_that_are_served_by_another_spelling(tmp_path: Path) -> None:
+    pytest.importorskip("starlette")
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+    from starlette.staticfiles import StaticFiles
+
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "a.txt").write_text("much")
+    files = Starlette(routes=[Mount("/files", StaticFiles(directory=tmp_path))])
+    app = RateLimitMiddleware(files, [PathRule("/files/big", "2/m")], exempt="/files")
+    paths = ["/files/big/a.txt", "/files/x/../big/a.txt", "/files/./big/a.txt", "/files//big/a.txt"]
+
+    async def found() -> list[int]:
+        return [(await ask(app, http(path))).status for path in paths]
+
+    assert asyncio.run(found()) == [200, 200, 429, 429]
 
 
 async def test_django() -> None:

@@ -339,6 +339,23 @@ async def test_a_mounted_application_is_limited_by_the_path_it_sees(clock: FakeC
     assert await statuses(app, 2, "/application/login", root_path="/app") == [200, 200]
 
 
+@pytest.mark.parametrize("path", ["/applogin", "/static/app/login", "/static/../login", "/static/x/../../login"])
+async def test_no_spelling_of_a_path_that_a_router_may_serve_is_exempt(clock: FakeClock, path: str) -> None:
+    app = RateLimitMiddleware(ok, [PathRule("/login", "1/m")], exempt="/static", limiter=limiter(clock))
+    assert await statuses(app, 2, path, root_path="/app") == [200, 429]
+    assert await statuses(app, 2, "/static/login", root_path="/app") == [200, 200]
+
+
+async def test_nothing_that_a_client_writes_at_length_is_remembered(clock: FakeClock) -> None:
+    app = RateLimitMiddleware(ok, [PathRule("/", "9/m", hosts="example.com")], limiter=limiter(clock))
+    for more in ({"method": "A" * 300}, {"path": "/" + "a" * 300}, {"headers": {"host": "a" * 300}}):
+        await ask(app, http(**more))
+    await ask(app, http("/app" + "/a" * 200, root_path="/app"))
+    assert app._remembered.cache_info().currsize == 0
+    await ask(app, http())
+    assert app._remembered.cache_info().currsize == 1
+
+
 async def test_a_store_that_fails_lets_requests_through_or_refuses_them_as_the_settings_say(silent_url: str) -> None:
     url = f"{silent_url}?timeout=0.05"
     for fail_open, status in [(True, 200), (False, 429)]:

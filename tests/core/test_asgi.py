@@ -14,6 +14,7 @@ from ratelimit.asgi import (
     headed,
     header,
     header_lines,
+    other_reading,
     refuse_websocket,
     route_path,
     scope_facts,
@@ -95,9 +96,41 @@ def test_the_path_that_the_router_sees(path: Any, root: Any, seen: str) -> None:
     assert route_path({"path": path, "root_path": root}) == seen
 
 
+@pytest.mark.parametrize(
+    ("path", "root", "reading"),
+    [
+        ("/a", "", None),
+        ("/a", None, None),
+        (None, "/app", None),
+        ("/a", "/app", None),
+        ("/app", "/app", None),
+        ("/app/a", "/app", None),
+        ("/app/app/a", "/app", None),
+        ("/app//a", "/app/", None),
+        ("/appa", "/app", "a"),
+        ("/x/app/a", "/app", "/a"),
+        ("/x/app", "/app", ""),
+    ],
+)
+def test_what_other_routers_may_take_the_path_for(path: Any, root: Any, reading: str | None) -> None:
+    assert other_reading({"path": path, "root_path": root}) == reading
+
+
+def test_after_litestars_router_the_path_is_what_it_found() -> None:
+    scope = {"path": "/app/a", "root_path": "/app", "route_handler": object()}
+    assert (route_path(scope), other_reading(scope)) == ("/app/a", None)
+    scope["path"] = "/x/app/a"
+    assert (route_path(scope), other_reading(scope)) == ("/x/app/a", None)
+
+
 def test_what_rules_may_know() -> None:
     assert scope_facts({"path": "/app/a", "root_path": "/app", "method": "GET"}) == {"path": "/a", "method": "GET"}
     assert scope_facts({"type": "websocket", "path": "/app/ws/", "root_path": "/app"}) == {"path": "/ws/"}
+    assert scope_facts({"path": "/a\n"}) == scope_facts({"path": "/a\r\n"}) == {"path": "/a"}
+    assert (
+        scope_facts({"path": "//ws/\n"}) == scope_facts({"path": "/app///ws/", "root_path": "/app"}) == {"path": "/ws/"}
+    )
+    assert scope_facts({"path": "", "root_path": ""}) == {"path": ""}
     assert scope_facts({}) == {}
 
 

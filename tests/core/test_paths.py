@@ -73,6 +73,58 @@ class TestMatching:
         assert [found(one, "/x", method) for method in ("POST", "GET")] == ["POST /x", None]
 
 
+class TestReadings:
+    """What serves files resolves dots, a router does not; and some routers take a prefix for a text."""
+
+    @pytest.mark.parametrize(
+        ("path", "name"),
+        [
+            ("/files/x/../big", "/files/big"),
+            ("/files/./big", "/files/big"),
+            ("/files/x/../big/../big/a", "/files/big"),
+            ("/../files/big", "/files/big"),
+            ("/files/big/../x", "/files/big"),  # a router would not leave it
+            ("/public/../files/big", "/public"),  # nothing that serves files is above its own place
+            ("/x/../files", "/files"),
+            ("/files/..big", "/files"),
+            ("/files/.well-known/big", "/files"),
+            ("/x/..", "/"),
+        ],
+    )
+    def test_dots_lead_to_no_easier_rule(self, path: str, name: str) -> None:
+        assert found(rules("/", "/files", "/files/big", "/public"), path) == name
+
+    def test_dots_lead_to_no_exemption(self) -> None:
+        one = rules("/", "/login", exempt=["/static"])
+        assert [found(one, path) for path in ("/static/../login", "/login/../static", "/static/./x", "/static/x")] == [
+            "/login",
+            "/login",
+            "/",
+            None,
+        ]
+
+    def test_dots_and_case(self) -> None:
+        assert found(rules("/Files", "/files/Big", ignore_case=True), "/FILES/x/../BIG") == "/files/Big"
+
+    @pytest.mark.parametrize(
+        ("path", "reading", "name"),
+        [
+            ("/applogin", "login", "/login"),
+            ("/applogin", "x/../login", "/login"),
+            ("/applogin", "other", "/"),
+            ("/static/app/login", "/login", "/login"),
+            ("/static/app/x", "/x", "/"),
+            ("/api/app/login", "/login", "/api"),
+        ],
+    )
+    def test_another_reading_leads_to_no_easier_rule_and_to_no_exemption(
+        self, path: str, reading: str, name: str
+    ) -> None:
+        one = rules("/", "/login", "/api", exempt=["/static"]).find(path, "GET", "", reading)
+        assert one is not None
+        assert one.name == name
+
+
 class TestMethods:
     def test_they_are_compared_in_capitals_and_get_means_head(self) -> None:
         one = PathRules([PathRule("/x", "1/m", methods=["get", "Post"]), PathRule("/", "9/m")])

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from ratelimit import ConfigurationError
-from ratelimit.spelling import folded, plain_prefix, spelled, without_format
+from ratelimit.spelling import folded, has_dots, plain_prefix, spelled, without_dots, without_format
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,24 @@ from ratelimit.spelling import folded, plain_prefix, spelled, without_format
 )
 def test_a_paths_segments_and_whether_it_is_plain(path: str, segments: tuple[str, ...], plain: bool) -> None:
     assert spelled(path) == (segments, plain)
+
+
+@pytest.mark.parametrize(
+    ("path", "resolved"),
+    [
+        ("/a/b", "/a/b"),
+        ("/a/./b", "/a/b"),
+        ("/a/../b", "/b"),
+        ("/../../a", "/a"),
+        ("/a/b/..", "/a"),
+        ("/a/...", "/a/..."),
+        ("/a/.b/..c", "/a/.b/..c"),
+    ],
+)
+def test_dots_are_resolved_as_for_files(path: str, resolved: str) -> None:
+    segments, _ = spelled(path)
+    assert without_dots(segments) == spelled(resolved)[0]
+    assert has_dots(segments) is (path != resolved)
 
 
 def test_case_is_ignored_just_as_regular_expressions_do() -> None:

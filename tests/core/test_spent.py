@@ -101,6 +101,47 @@ def test_the_caller_is_the_same_if_that_makes_no_difference(rule: Any, key: str,
     assert stands_in(Guard(rule, key=key), Guard(rule, key=key), USER, also) is same
 
 
+def test_rules_look_at_attributes_which_have_to_be_the_same() -> None:
+    one, other = (Guard(API) for _ in range(2))
+    assert stands_in(one, other, USER.having(tenant="a"), USER.having(tenant="a"))
+    assert not stands_in(one, other, USER.having(tenant="a"), USER.having(tenant="b"))
+    assert not stands_in(one, other, USER, USER.having(tenant="b"))
+    assert stands_in(Guard("AI_QUERY"), Guard("AI_QUERY"), USER.having(tenant="a"), USER)
+
+
+def test_rules_look_at_the_call_as_it_was_when_it_was_counted() -> None:
+    """Below a mount the path is another one, and whatever stands between may change path and method."""
+
+    def path_of(call: dict[str, Any]) -> dict[str, Any]:
+        return {"path": call["path"]}
+
+    def both(rule: Any, then: str) -> bool:
+        request: dict[str, Any] = {}
+        call = {"path": "/api/x"}
+        one, other = (Guard(rule, facts=path_of, protocol="http") for _ in range(2))
+        note_spent(request, one, USER, one.check(USER, "", call), call)
+        call["path"] = then
+        return spent(request, other, USER, call) is not None
+
+    assert both(POLICY, "/api/x")
+    assert not both(POLICY, "/x")
+    assert both("AI_QUERY", "/x")  # which looks at nothing
+
+
+def test_a_refusal_is_not_for_what_costs_less() -> None:
+    dear, cheap, other = (
+        Guard(rate="4/m", group="g", cost=9),
+        Guard(rate="4/m", group="g"),
+        Guard(rate="4/m", group="g", cost=9),
+    )
+    request: dict[str, Any] = {}
+    refused = dear.check(USER, "")
+    note_spent(request, dear, USER, refused)
+    assert not refused
+    assert spent(request, cheap, USER) is None
+    assert spent(request, other, USER) is refused
+
+
 def test_a_rate_looks_at_what_it_counts_by_alone() -> None:
     one, other = (Guard(rate="9/m", group="g", key="ip") for _ in range(2))
     assert stands_in(one, other, USER, Identity(None, "203.0.113.7"))

@@ -322,6 +322,16 @@ class TestWaiting:
             assert await receive() == GONE
             assert store.trips == []
 
+    async def test_each_of_several_that_wait_at_once_gets_another_message(self) -> None:
+        async with self.far(Peer(text("a"), text("b"))) as (store, receive):
+            waiting = [asyncio.create_task(receive()) for _ in range(2)]
+            for said in "ab":
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                await store.land()
+                assert await waiting.pop(0) == text(said)
+            assert store.trips == [1, 1]
+
     async def test_what_is_under_way_ends_with_the_application(self) -> None:
         async with self.far(Peer(text("a"))) as (store, receive):
             waiting = asyncio.create_task(receive())

@@ -115,6 +115,14 @@ def test_only_the_methods_asked_for_are_counted() -> None:
     assert codes(view, 1) == [200]
 
 
+def test_get_means_head_which_a_view_answers_by_the_same_code() -> None:
+    view = view_ratelimit(rate="2/m", method="get")(ok)
+    head = by(None, REQUEST_METHOD="HEAD")
+    assert [*codes(view, 1), *codes(view, 2, head), *codes(view, 1)] == [200, 200, 429, 429]
+    view = view_ratelimit(rate="1/m", method="HEAD")(ok)
+    assert [*codes(view, 2), *codes(view, 2, head)] == [200, 200, 200, 429]
+
+
 @pytest.mark.parametrize("unsafe", [UNSAFE, view_ratelimit.UNSAFE])  # type: ignore[attr-defined]
 def test_unsafe_methods_are_those_that_change_something(unsafe: Any) -> None:
     view = view_ratelimit(rate="4/m", method=unsafe)(ok)

@@ -60,6 +60,15 @@ def test_a_compound_rule_refuses_each_pair_on_its_own(ask: Any, limiter: Limiter
     )
 
 
+def test_a_line_end_leads_past_no_rule(ask: Any) -> None:
+    limited = view_ratelimit(Policy(Rule("search", "1/m", by="ip", match={"path": "/search"})))
+    assert [ask(limited, post(one)).status_code for one in ("/search", "/search%0A", "/search%0D%0A")] == [
+        200,
+        429,
+        429,
+    ]
+
+
 def test_a_denial_is_answered_with_the_rules_wait_and_headers(ask: Any, limiter: Limiter) -> None:
     limited = view_ratelimit(POLICY, attributes=device)
     with override_settings(RATELIMIT_HEADERS="ietf"):

@@ -204,6 +204,14 @@ def codes(name: str, times: int, *args: Any, **options: Any) -> list[int]:
     return [ask(name, *args, **options).status_code for _ in range(times)]
 
 
+class TestNested:
+    def test_what_one_view_refused_takes_nothing_from_the_limits_of_another(self) -> None:
+        """A batch hands one request of Django's to several views."""
+        request = APIRequestFactory().get("/api/batch")
+        views = [Never, Own, Own, Own]
+        assert [view.as_view()(request).status_code for view in views] == [429, 200, 200, 429]
+
+
 class TestBudgets:
     def test_a_category_is_the_one_that_everybody_spends(self, cache_limiter: Limiter) -> None:
         assert codes("Category", 6) == [200] * 5 + [429]

@@ -205,6 +205,11 @@ SIZED = OperationLimit(rate="1/m", multipliers=("first", "last", "limit"))
         ("query ($n: Text) { found(limit: $n) { ... on User { id } } }", {"n": True}, 2),
         ("query ($n: Text) { found(limit: $n) { ... on User { id } } }", {"n": math.nan}, 2),
         ("query ($n: Text) { found(limit: $n) { ... on User { id } } }", {"n": -math.inf}, 2),
+        ("{ found(limit: 40.9) { ... on User { id } } }", None, 41),
+        ("{ found(limit: 4e1) { ... on User { id } } }", None, 41),
+        ("{ found(limit: -4e1) { ... on User { id } } }", None, 2),
+        ("{ found(limit: 1e999) { ... on User { id } } }", None, MAX_COST),
+        ("query ($n: Text = 4e1) { found(limit: $n) { ... on User { id } } }", {}, 41),
         # A list is as much as it holds.
         ("{ found(limit: [1, 2, 3]) { ... on User { id } } }", None, 4),
         ("query ($n: Text) { found(limit: $n) { ... on User { id } } }", {"n": [1, 2, 3]}, 4),
