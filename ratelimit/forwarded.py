@@ -15,9 +15,9 @@ from typing import Final
 LONGEST: Final = 1_000
 """Characters of an element. A longer one was written by no proxy: it ends the chain."""
 
-# Possessive throughout: whatever a header holds, it is read once.
+# Possessive but for the pair itself, which the first releases of 3.11 get wrong: whatever a header holds, it is read once.
 _PAIR: Final = re.compile(
-    r"""[ \t]*+(?:([!#$%&'*+.^_`|~0-9A-Za-z-]++)[ \t]*+=[ \t]*+(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"|([^ \t;,"]*+)))?+[ \t]*+(;|\Z)""",
+    r"""[ \t]*+(?:([!#$%&'*+.^_`|~0-9A-Za-z-]++)[ \t]*+=[ \t]*+(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"|([^ \t;,"]*+)))?[ \t]*+(;|\Z)""",
     re.DOTALL,
 )
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
