@@ -215,6 +215,8 @@ def named_category(rule: object) -> Category:
         return rule
     if isinstance(rule, str):
         if "/" in rule:
-            raise ConfigurationError(f"{rule!r} is not a category; for a rate write Rate.parse({rule!r})")
+            raise ConfigurationError(
+                f"{rule!r} is not a category; for a rate write rate={rule!r} or Rate.parse({rule!r})"
+            )
         return RateLimits[rule]
     raise ConfigurationError(f"{rule!r} is not a category, Rate, Rule or Policy")

@@ -9,7 +9,9 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +33,8 @@ from ratelimit.stores.redis_threads import Lines
 _NON_WAITING_CONNECTIONS = 1024
 # Waiting for a connection that other threads are using is not the server's silence: it may take some timeouts.
 _WAITS = 8
+_POOL_OPTIONS = frozenset({"connection_class", "max_connections", "timeout"})
+_CLUSTER_OPTIONS = frozenset(signature(redis.RedisCluster.__init__).parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +54,16 @@ def target(url: str) -> Target:
     base, _, kind = scheme.partition("+")
     try:
         if not kind:
-            return Target("single", url, (), "", parse_url(url))
+            options = parse_url(url)
+            _check_options(options, None if base == "unix" else urlsplit(url).path)
+            return Target("single", url, (), "", options)
         userinfo, at, hosts_and_path = rest.rpartition("@")
         hosts, _, path = hosts_and_path.partition("/")
         hosts, question, query = hosts.partition("?")
         service, _, path = path.partition("/") if kind == "sentinel" else ("", "", path)
         nodes = tuple(_node(host, 26379 if kind == "sentinel" else 6379) for host in hosts.split(","))
         options = parse_url(f"{base}://{userinfo}{at}{nodes[0][0]}/{path}{question}{query}")
+        _check_options(options, path.partition("?")[0], _CLUSTER_OPTIONS if kind == "cluster" else frozenset())
     except ValueError as error:
         raise ConfigurationError(f"store {redacted(url)!r}: {error}") from None
     if kind == "sentinel" and not service:
@@ -69,6 +76,17 @@ def target(url: str) -> Target:
         options.pop("connection_class", None)
         options["ssl"] = True
     return Target(kind, url, nodes, service, options)
+
+
+def _check_options(options: Mapping[str, Any], database: str | None, others: frozenset[str] = frozenset()) -> None:
+    """Raises a ValueError for what redis-py passes over, or complains of only when it connects: one for each check then."""
+    if database is not None and database.strip("/") and not database.strip("/").isdecimal():
+        raise ValueError(f"{database.strip('/')!r} is not the number of a database")
+    given = {name: value for name, value in options.items() if name not in _POOL_OPTIONS | others}
+    try:
+        options.get("connection_class", redis.Connection)(**given)
+    except (TypeError, redis.RedisError) as error:
+        raise ValueError(f"an option cannot be used: {str(error).rpartition(') got an ')[2]}") from None
 
 
 def _node(host: str, default_port: int) -> tuple[str, int]:

@@ -210,7 +210,7 @@ class TestNames:
 
     @pytest.mark.parametrize("find", [named_category, kept_rule, lambda text: named_rule(text, {})])
     def test_a_rates_text_in_place_of_a_category_is_told_what_to_write(self, find: Any) -> None:
-        with pytest.raises(ConfigurationError, match=r"for a rate write Rate.parse\('10/m'\)"):
+        with pytest.raises(ConfigurationError, match=r"for a rate write rate='[0-9]+/m' or Rate.parse\('10/m'\)"):
             find("10/m")
 
     @pytest.mark.parametrize("rule", [None, 10, 0, True, b"AI_QUERY", ("AI_QUERY",), Rate])

@@ -232,7 +232,7 @@ class TestTheSettingsFile:
                 await limiter.acheck(name, "u")
 
     def test_a_rate_is_no_policy(self, limiter: Limiter) -> None:
-        with pytest.raises(ConfigurationError, match=r"for a rate write Rate.parse\('5/m'\)"):
+        with pytest.raises(ConfigurationError, match=r"for a rate write rate='[0-9]+/m' or Rate.parse\('5/m'\)"):
             limiter.check("5/m", "u")
 
     def test_is_named_by_the_environment_and_read_again_by_a_reload(

@@ -125,3 +125,36 @@ def test_errors_show_no_password(url: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         stores.open_store(url)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("redis://h/zero", "'zero' is not the number of a database"),
+        ("redis+sentinel://h:1/service/x", "'x' is not the number of a database"),
+        ("redis+cluster://h:1/x", "'x' is not the number of a database"),
+        ("redis://h/0?sockt_timeout=1", "an option cannot be used: unexpected keyword argument 'sockt_timeout'"),
+        ("rediss://h?ssl_crt=none", "an option cannot be used: unexpected keyword argument 'ssl_crt'"),
+        ("unix:///tmp/x?dbb=1", "an option cannot be used: unexpected keyword argument 'dbb'"),
+        ("redis+cluster://h:1?nope=1", "an option cannot be used: unexpected keyword argument 'nope'"),
+        ("redis+sentinel://h:1/service/0?nope=1", "an option cannot be used: unexpected keyword argument 'nope'"),
+    ],
+)
+def test_what_would_be_an_outage_at_every_check_is_refused_when_it_is_written(url: str, complaint: str) -> None:
+    with pytest.raises(ConfigurationError) as found:
+        open_store(url)
+    assert str(found.value) == f"store {url!r}: {complaint}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://h/1?socket_timeout=2&max_connections=4&timeout=3&protocol=3",
+        "rediss://h/1?ssl_cert_reqs=none",
+        "unix:///tmp/x.sock?db=2",
+        "redis+cluster://h:1,i:2/0?read_from_replicas=true",
+        "redis+sentinel://h:1/service/0?socket_timeout=1",
+    ],
+)
+def test_options_of_connections_and_pools_are_taken(url: str) -> None:
+    open_store(url).close()
