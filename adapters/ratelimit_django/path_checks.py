@@ -86,12 +86,13 @@ def _unheld(limits: PathLimits) -> Iterator[CheckMessage]:
         return
     try:
         limiter = get_limiter()
+        disabled = limiter.settings.disable
     except ConfigurationError as error:
         # Of the settings' values another check tells; this is a policy file that the store cannot hold.
         if _settings_are_good():
             yield Error(str(error), id="ratelimit.E011")
         return
-    if limiter.settings.disable:
+    if disabled:
         return
     for rule in limits.rules.rules:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory, override_settings
 from django.urls import include, path, re_path
 
-from ratelimit import ConfigurationError, Policy, Rule, set_limiter
+from ratelimit import ConfigurationError, Policy, Rule, get_limiter, set_limiter
 from ratelimit.answers import Answer
 from ratelimit.paths import PathRule, PathRules
 from ratelimit.testing import isolated
@@ -184,10 +185,24 @@ class TestChecks:
         with override_settings(MIDDLEWARE=[OURS], RATELIMIT_DISABLE=True, RATELIMIT_PATHS=[PathRule("/", SLIDING)]):
             assert check_paths() == []
 
-    def test_settings_that_cannot_be_used_are_for_another_check(self) -> None:
-        with override_settings(MIDDLEWARE=[OURS], RATELIMIT_STORE="what://", RATELIMIT_PATHS=[PathRule("/", SLIDING)]):
-            set_limiter(None)
+    @pytest.mark.parametrize("anew", [True, False])
+    @pytest.mark.parametrize("wrong", [{"RATELIMIT_STORE": "what://"}, {"RATELIMIT_IPV6_MASK": "many"}])
+    def test_settings_that_cannot_be_used_are_for_another_check(self, wrong: dict[str, str], anew: bool) -> None:
+        set_limiter(None)
+        if not anew:
+            get_limiter()
+        with override_settings(MIDDLEWARE=[OURS], RATELIMIT_PATHS=[PathRule("/", "1/m")], **wrong):
             assert check_paths() == []
+
+    def test_a_policy_file_that_the_store_cannot_hold(self, tmp_path: Path) -> None:
+        file = tmp_path / "limits.toml"
+        file.write_text('[[api.rules]]\nname = "api"\nrate = "1/m sliding"\nby = "ip"\n')
+        given = {"RATELIMIT_POLICY_FILE": str(file), "RATELIMIT_PATHS": [PathRule("/", "api")]}
+        with override_settings(MIDDLEWARE=[OURS], **given):
+            set_limiter(None)
+            (message,) = check_paths()
+        assert message.id == "ratelimit.E011"
+        assert "RATELIMIT_POLICY_FILE: api: rule 'api' with the rate '1/m sliding' needs sliding" in message.msg
 
     @pytest.mark.parametrize(
         ("middleware", "rules", "found"),

@@ -436,6 +436,19 @@ class TestAnswers:
         assert [name for name in last.headers if "Rate" in name] == list(allowed)
         assert last.headers["Access-Control-Expose-Headers"] == ", ".join(["Retry-After", *allowed])
 
+    def test_ietf_shows_the_path_rule_and_every_throttle(self, fake_clock: FakeClock) -> None:
+        with (
+            isolated(DjangoCacheStore(), fake_clock, headers="ietf"),
+            override_settings(MIDDLEWARE=[OURS], RATELIMIT_PATHS=[PathRule("/api", "9/m", name="all")]),
+        ):
+            first, *_, last = [ask("Several") for _ in range(3)]
+        name = f"{__name__}.Several"
+        assert (
+            first.headers["RateLimit"]
+            == f'"path:all";r=8;t=60, "{name}";r=1;t=60, "{name}#2";r=1;t=60, "{name}#3";r=8;t=3600'
+        )
+        assert last.headers["RateLimit"] == f'"{name}";r=0;t=60'
+
 
 class TestOnce:
     def test_the_path_rule_and_the_throttle_that_name_one_rule(self) -> None:
