@@ -14,6 +14,7 @@ from ratelimit_django.callers import ViewKey
 from ratelimit_django.groups import DefaultGroup
 from ratelimit_django.limits import UNSET, Limit, ViewRate, view_limit
 from ratelimit_django.methods import ALL, UNSAFE
+from ratelimit_django.noted import shown
 from ratelimit_django.responses import add_headers, adenied_response, denied_response, is_async
 
 AnyView = TypeVar("AnyView", bound=Callable[..., Any])
@@ -109,7 +110,7 @@ class _Limited:
         return self._with_headers(await response if isawaitable(response) else response, request)
 
     def _with_headers(self, response: Any, request: Any) -> Any:
-        decision: Decision | None = request.limit_decision
+        decision = shown(request)
         return response if decision is None else add_headers(response, decision, self._limit.settings.headers)
 
 

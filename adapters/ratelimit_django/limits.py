@@ -10,7 +10,6 @@ from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 
 from ratelimit import Category, ConfigurationError, Decision, Identity, Limiter, Policy, Rate, Rule
-from ratelimit.decision import stricter
 from ratelimit.guard import RULES, Attributes, Guard
 from ratelimit.paths import PathRule
 from ratelimit.plan import RuleLike
@@ -19,6 +18,7 @@ from ratelimit.spent import note_spent, spent
 from ratelimit_django.callers import USER_STRATEGIES, Caller, ViewKey, parse_key
 from ratelimit_django.identity import arequest_identity, request_identity
 from ratelimit_django.methods import ALL, counted_methods
+from ratelimit_django.noted import note
 from ratelimit_django.references import Reference, is_path
 
 ViewRate = RuleLike | tuple[int, int] | Callable[..., Any] | None
@@ -159,25 +159,6 @@ def _standing_for(request: Any) -> MutableMapping[str, Any]:
     scope = getattr(request, "scope", None)
     found: MutableMapping[str, Any] = scope if isinstance(scope, MutableMapping) else request.META
     return found
-
-
-def note(request: Any, decision: Decision | None) -> Decision | None:
-    """Sets `request.limited`, True as soon as one of a view's limits was exceeded, `request.limit_decision`, the decision
-    that constrains the request most so far, and `request.limit_key`, the caller whose budget that is.
-
-    Gives `decision`, None where nothing was counted.
-    """
-    if decision is not None and not decision.counted:
-        decision = None
-    request = getattr(request, "_request", request)  # Django's, behind that of Django REST framework
-    limited = decision is not None and not decision.allowed
-    request.limited = limited or getattr(request, "limited", False)
-    strictest: Decision | None = getattr(request, "limit_decision", None)
-    if decision is not None:
-        strictest = decision if strictest is None else stricter(strictest, decision)
-    request.limit_decision = strictest
-    request.limit_key = None if strictest is None else strictest.key
-    return decision
 
 
 def _facts(group: str, request: HttpRequest) -> Mapping[str, Any]:

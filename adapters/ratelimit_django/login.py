@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from ratelimit import Identity, StoreError
 from ratelimit.login import LoginProtection
 from ratelimit_django.identity import request_identity
-from ratelimit_django.limits import note
+from ratelimit_django.noted import note
 
 logger = logging.getLogger("ratelimit.django")
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ratelimit import get_limiter
-from ratelimit_django.limits import note
+from ratelimit_django.noted import note, shown
 from ratelimit_django.paths import path_limits
 from ratelimit_django.responses import add_headers, adenied_response, denied_response
 
@@ -61,5 +61,5 @@ class PathRateLimitMiddleware:
 
 
 def _with_headers(response: HttpResponseBase, request: Any) -> HttpResponseBase:
-    decision = request.limit_decision
+    decision = shown(request)
     return response if decision is None else add_headers(response, decision, get_limiter().settings.headers)

@@ -23,6 +23,7 @@ from ratelimit import ConfigurationError, Decision, Limiter
 from ratelimit.guard import Attributes
 from ratelimit.plan import RuleLike
 from ratelimit_django.callers import ViewKey
+from ratelimit_django.noted import shown
 from ratelimit_django.responses import add_headers, adenied_response, denied_response, is_async
 from ratelimit_django.throttles import Authenticated, throttle_limit, throttled
 
@@ -84,7 +85,7 @@ class RateLimitThrottle(BaseThrottle):
             decision = self._limit.check(_seen(request), _group(request))
             if decision is not None and not decision.allowed:
                 return denied_response(request, decision, settings=self._limit.settings)
-            return self._with_headers(operation(request, *args, **kwargs), decision)
+            return self._with_headers(operation(request, *args, **kwargs), request, decision)
 
         return limited
 
@@ -94,12 +95,13 @@ class RateLimitThrottle(BaseThrottle):
             decision = await self._limit.acheck(_seen(request), _group(request))
             if decision is not None and not decision.allowed:
                 return await adenied_response(request, decision, settings=self._limit.settings)
-            return self._with_headers(await operation(request, *args, **kwargs), decision)
+            return self._with_headers(await operation(request, *args, **kwargs), request, decision)
 
         return limited
 
-    def _with_headers(self, result: Any, decision: Decision | None) -> Any:
-        return result if decision is None else add_headers(result, decision, self._limit.settings.headers)
+    def _with_headers(self, result: Any, request: Any, decision: Decision | None) -> Any:
+        told = None if decision is None else shown(request)
+        return result if told is None else add_headers(result, told, self._limit.settings.headers)
 
 
 def exception_handler(request: HttpRequest, exc: Any) -> HttpResponseBase:

@@ -4,6 +4,7 @@
 |---|---|
 | `ratelimit.E004` | `RATELIMIT_ANSWER` leads nowhere |
 | `ratelimit.E010` | `RATELIMIT_PATHS`, or what goes with it, cannot be used |
+| `ratelimit.E011` | the store cannot hold a path rule, or there is no rule of its name |
 | `ratelimit.W010` | the middleware is there, and no `RATELIMIT_PATHS` |
 | `ratelimit.W011` | `RATELIMIT_PATHS` are there, and no middleware |
 | `ratelimit.W012` | the URLs take spellings of a path that the rules do not know |
@@ -23,10 +24,13 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils.module_loading import import_string
 
 import ratelimit.settings
-from ratelimit import ConfigurationError
+from ratelimit import ConfigurationError, get_limiter
 from ratelimit.answers import replacement
+from ratelimit_django.conf import checked_settings
+from ratelimit_django.holding import check_holds
 from ratelimit_django.middleware import PathRateLimitMiddleware
-from ratelimit_django.paths import FORMATS, IGNORE_CASE, PATHS, path_limits
+from ratelimit_django.paths import FORMATS, FUNCTIONS, IGNORE_CASE, PATHS, PathLimits, path_limits
+from ratelimit_django.references import Reference
 
 AnyPattern = URLPattern | URLResolver
 
@@ -50,6 +54,8 @@ def check_paths(**_: Any) -> list[CheckMessage]:
         limits = path_limits()
     except ConfigurationError as error:
         return [Error(str(error), id="ratelimit.E010")]
+    if wrong := [*_functions(limits), *_unheld(limits)]:
+        return wrong
     listed = any(map(_is_ours, getattr(settings, "MIDDLEWARE", ())))
     if listed and not limits:
         text = f"PathRateLimitMiddleware is in MIDDLEWARE, and {PATHS} is empty: it limits nothing"
@@ -59,6 +65,48 @@ def check_paths(**_: Any) -> list[CheckMessage]:
         hint = "Add 'ratelimit_django.middleware.PathRateLimitMiddleware' to MIDDLEWARE."
         return [Caution(text, hint=hint, id="ratelimit.W011")]
     return list(_spellings()) if limits else []
+
+
+def _functions(limits: PathLimits) -> Iterator[CheckMessage]:
+    """What is wrong with the functions that rules give by their dotted paths."""
+    for rule in limits.rules.rules:
+        for name in FUNCTIONS:
+            given = getattr(rule, name)
+            if not isinstance(given, Reference):
+                continue
+            try:
+                given.plain()
+            except ConfigurationError as error:
+                yield Error(str(error), id="ratelimit.E010")
+
+
+def _unheld(limits: PathLimits) -> Iterator[CheckMessage]:
+    """The rules that the store cannot hold."""
+    if not limits:
+        return
+    try:
+        limiter = get_limiter()
+        disabled = limiter.settings.disable
+    except ConfigurationError as error:
+        # Of the settings' values another check tells; this is a policy file that the store cannot hold.
+        if _settings_are_good():
+            yield Error(str(error), id="ratelimit.E011")
+        return
+    if disabled:
+        return
+    for rule in limits.rules.rules:
+        try:
+            check_holds(rule.rule, limiter)
+        except ConfigurationError as error:
+            yield Error(f"{PATHS}: path rule {rule.name!r}: {error}", id="ratelimit.E011")
+
+
+def _settings_are_good() -> bool:
+    try:
+        checked_settings()
+    except ConfigurationError:
+        return False
+    return True
 
 
 def _is_ours(path: str) -> bool:

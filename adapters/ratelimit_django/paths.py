@@ -30,7 +30,7 @@ IGNORE_CASE: Final = "RATELIMIT_PATHS_IGNORE_CASE"
 FORMATS: Final = "RATELIMIT_PATHS_FORMATS"
 _DEFAULTS: Final[dict[str, Any]] = {PATHS: (), EXEMPT: (), IGNORE_CASE: False, FORMATS: False}
 _FIELDS: Final = tuple(field.name for field in fields(PathRule))
-_FUNCTIONS: Final = ("key", "cost", "attributes")
+FUNCTIONS: Final = ("key", "cost", "attributes")
 
 
 class PathLimits:
@@ -114,13 +114,15 @@ def _path_rule(index: int, entry: object) -> PathRule:
         if name not in entry:
             raise ConfigurationError(f"{where}: it lacks {name!r}")
     try:
-        return PathRule(**{name: _loaded(name, value) for name, value in entry.items()})
+        return PathRule(**{name: _loaded(index, name, value) for name, value in entry.items()})
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}: {error}") from None
 
 
-def _loaded(name: str, value: Any) -> Any:
-    return Reference(value, name) if name in _FUNCTIONS and is_path(value) else value
+def _loaded(index: int, name: str, value: Any) -> Any:
+    if name not in FUNCTIONS or not is_path(value):
+        return value
+    return Reference(value, f"{PATHS}[{index}]: {name}", listed=False)  # the check of paths looks at it
 
 
 def host_of(request: HttpRequest) -> str:

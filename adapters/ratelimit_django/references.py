@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
+from asgiref.sync import iscoroutinefunction
 from django.utils.module_loading import import_string
 
 from ratelimit import ConfigurationError
@@ -24,12 +25,14 @@ class Reference:
     """A callable known by its path. Importing waits for the first call: the path may lie in the module that is
     being imported right now. The system checks find a wrong path before the first request does."""
 
-    def __init__(self, path: str, what: str) -> None:
+    def __init__(self, path: str, what: str, *, listed: bool = True) -> None:
+        """`what` is what an error calls it; `listed` False leaves its check to whoever makes it."""
         self.path = path
         self._what = what
         self._target: Callable[..., Any] | None = None
-        with _lock:
-            _made.add(self)
+        if listed:
+            with _lock:
+                _made.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.target()(*args, **kwargs)
@@ -40,13 +43,22 @@ class Reference:
             self._target = load(self.path, self._what)
         return self._target
 
+    def plain(self) -> Callable[..., Any]:
+        """`target`, for where nothing can be awaited. Raises `ConfigurationError` for an async function, too."""
+        target = self.target()
+        if iscoroutinefunction(target):
+            raise ConfigurationError(
+                f"{self._what}={self.path!r} is async; it must be a plain function (group, request)"
+            )
+        return target
+
 
 _made: weakref.WeakSet[Reference] = weakref.WeakSet()
 _lock = threading.Lock()
 
 
 def made() -> list[Reference]:
-    """Every reference in use, by path."""
+    """Every listed reference in use, by path."""
     with _lock:
         return sorted(_made, key=lambda reference: reference.path)
 

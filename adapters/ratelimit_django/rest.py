@@ -9,15 +9,16 @@ from typing import Any, ClassVar
 from django.http.response import HttpResponseBase
 from rest_framework.exceptions import Throttled
 from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView, set_rollback
 from rest_framework.views import exception_handler as rest_exception_handler
-from rest_framework.views import set_rollback
 
 from ratelimit import ConfigurationError, Decision, Limiter
 from ratelimit.answers import exposed
 from ratelimit.guard import Attributes
 from ratelimit.plan import RuleLike
 from ratelimit_django.callers import ViewKey
-from ratelimit_django.limits import Limit, note
+from ratelimit_django.limits import Limit
+from ratelimit_django.noted import note, shown
 from ratelimit_django.responses import denied_response
 from ratelimit_django.throttles import throttle_limit, throttled
 
@@ -28,12 +29,13 @@ class RateLimitThrottle(BaseThrottle):  # type: ignore[misc]
     """A throttle for `throttle_classes` and `DEFAULT_THROTTLE_CLASSES`.
 
     Its rule is the class attribute `rule` of a subclass (`RateLimitThrottle.of("AI_QUERY")` makes one), else the view's
-    `throttle_rule`; without either, nothing is limited. A category, a `Rule`, a `Policy` or the name of one is a budget that all
-    who name it share; a rate (`"10/m"`, a `Rate`) is one for each view, and for each action that has a throttle or a
-    `throttle_rule` to itself, unless `group` names it. `key`, `cost` and `attributes` are as in `view_ratelimit`; functions
-    are given (group, request).
+    `throttle_rule`, None for no limit. In `DEFAULT_THROTTLE_CLASSES` it does not limit views without either; in a view's own
+    `throttle_classes` it needs one. A category, a `Rule`, a `Policy` or the name of one is a budget that all who name it share; a
+    rate (`"10/m"`, a `Rate`) is one for each view, and for each action that has a throttle or a `throttle_rule` to itself, unless
+    `group` names it. `key`, `cost` and `attributes` are as in `view_ratelimit`; functions are given (group, request).
 
-    Raises `ConfigurationError` for what cannot be used, when the class is made; for a `throttle_rule`, at the first request.
+    Raises `ConfigurationError` for what cannot be used, when the class is made; for a `throttle_rule`, and for
+    one that is missing, at the first request.
     """
 
     rule: ClassVar[RuleLike | None] = None
@@ -69,12 +71,13 @@ class RateLimitThrottle(BaseThrottle):  # type: ignore[misc]
         rule = getattr(view, "throttle_rule", None)
         limit = self._limit or (None if rule is None else _views_limit(kind, rule))
         if limit is None:
+            _refuse_forgotten(kind, view)
             note(request, None)
             return True
         self.decision = throttled(limit, request, _group(kind, view))
         if self.decision is None:
             return True
-        _show(view, request.limit_decision, limit.settings.headers)
+        _show(view, shown(request), limit.settings.headers)
         return self.decision.allowed
 
     def wait(self) -> Any:
@@ -106,13 +109,25 @@ def _views_limit(throttle: Any, rule: Any) -> Limit:
     return _limit_of(throttle, rule)
 
 
-def _show(view: Any, decision: Decision, style: str) -> None:
+def _refuse_forgotten(throttle: type[RateLimitThrottle], view: Any) -> None:
+    """Raises `ConfigurationError` for a view that names a throttle itself and has no rule for it, which may be misspelt."""
+    by_default = view.throttle_classes is APIView.throttle_classes  # which @api_view hands on
+    if by_default or hasattr(view, "throttle_rule"):
+        return
+    raise ConfigurationError(
+        f"view {_name(view)} has the throttle {throttle.__name__} and no throttle_rule: nothing would be limited; write "
+        f"throttle_rule = '10/m' in the view, or {throttle.__name__}.of('10/m') in its throttle_classes; to mean no limit, "
+        "throttle_rule = None"
+    )
+
+
+def _show(view: Any, decision: Any, style: str) -> None:
     """Gives the view's response the limit's headers, but for `Retry-After`: the framework sets it, by all throttles."""
-    shown = decision.headers(style)
+    told = decision.headers(style)
     if not decision.allowed:
-        view.headers.update({"Cache-Control": "no-store", "Access-Control-Expose-Headers": exposed(shown)})
-    shown.pop("Retry-After", None)
-    view.headers.update(shown)
+        view.headers.update({"Cache-Control": "no-store", "Access-Control-Expose-Headers": exposed(told)})
+    told.pop("Retry-After", None)
+    view.headers.update(told)
 
 
 def _group(throttle: type[RateLimitThrottle], view: Any) -> str:

@@ -172,6 +172,21 @@ def test_the_command_speaks_of_the_projects_settings(view: View, cache_limiter: 
         assert json.loads(ran(*described, "--json", "--trusted-proxies", "::1"))["ip"] == "127.0.0.1"
 
 
+def test_the_command_looks_paths_up_where_the_view_does(view: View, cache_limiter: Limiter) -> None:
+    asked = ["--peer", "203.0.113.7", "--path", "/api/x", "--json"]
+    with override_settings(RATELIMIT_PATHS=[{"prefix": "/api", "rule": "7/h", "name": "ours"}]):
+        assert json.loads(ran(*asked))["rule"] == "ours"
+        assert json.loads(ran(*asked, "--paths", f"{__name__}.PATHS"))["rule"] == "/api"
+        assert json.loads(ran(*asked[:2], "--json"))["spends"] == []
+    with override_settings(RATELIMIT_PATHS=[]):
+        assert json.loads(ran(*asked))["spends"] == []
+    with (
+        override_settings(RATELIMIT_PATHS=["/api"]),
+        pytest.raises(CommandError, match=r"^RATELIMIT_PATHS\[0\]='/api': expected PathRule"),
+    ):
+        ran(*asked)
+
+
 def test_the_command_refuses_what_cannot_be_used(view: View) -> None:
     with pytest.raises(CommandError, match="rule 'EXPORTS' is the name of no category") as caught:
         ran("--rule", "EXPORTS")

@@ -337,6 +337,29 @@ class TestAnswers:
             assert [name for name in fetch("/").headers if "ate" in name] == []
             assert fetch("/api").headers["RateLimit"] == '"path:/api";r=2;t=60'
 
+    @pytest.mark.parametrize(("path", "rule"), [("/category", "WRITE_HEAVY"), ("/acategory", "WRITE_HEAVY")])
+    def test_all_limits_that_counted_are_shown_once(self, fetch: Fetch, path: str, rule: str) -> None:
+        with site(PathRule("/", "9/m", name="all"), RATELIMIT_HEADERS="ietf"):
+            response = fetch(path)
+            assert response.headers["RateLimit-Policy"] == f'"path:all";q=9;w=60, "{rule}";q=5;w=60'
+            assert response.headers["RateLimit"] == f'"path:all";r=8;t=60, "{rule}";r=4;t=60'
+            assert response.json()["decision"] == [rule, 4]
+            for _ in range(4):
+                fetch(path)
+            denied = fetch(path)
+            assert (denied.status_code, denied.headers["RateLimit"]) == (429, f'"{rule}";r=0;t=60')
+        with site(PathRule("/", rule), RATELIMIT_HEADERS="ietf"):
+            assert fetch("/").headers["RateLimit"] == f'"{rule}";r=0;t=60'
+
+    def test_what_two_layers_count_once_is_shown_once(self, fetch: Fetch) -> None:
+        with site(PathRule("/", "WRITE_HEAVY"), RATELIMIT_HEADERS="ietf"):
+            assert fetch("/twice").headers["RateLimit"] == '"WRITE_HEAVY";r=4;t=60'
+
+    def test_of_several_limits_the_strictest_is_shown(self, fetch: Fetch) -> None:
+        with site(PathRule("/", "9/m"), RATELIMIT_HEADERS="x"):
+            response = fetch("/category")
+            assert [response.headers[name] for name in self.X] == ["5", "4", "60"]
+
     def test_a_views_own_headers_stay(self, fetch: Fetch) -> None:
         with site(PathRule("/", "3/m"), RATELIMIT_HEADERS="x"):
             response = fetch("/own")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +11,16 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory, override_settings
 from django.urls import include, path, re_path
 
-from ratelimit import ConfigurationError, Rule
+from ratelimit import ConfigurationError, Policy, Rule, get_limiter, set_limiter
 from ratelimit.answers import Answer
 from ratelimit.paths import PathRule, PathRules
+from ratelimit.testing import isolated
 from ratelimit_django import paths as module
+from ratelimit_django.checks import check_limits
 from ratelimit_django.middleware import PathRateLimitMiddleware
 from ratelimit_django.path_checks import check_answer, check_paths
 from ratelimit_django.paths import PathLimits, path_limits
+from ratelimit_django.store import DjangoCacheStore
 
 OURS = "ratelimit_django.middleware.PathRateLimitMiddleware"
 
@@ -127,7 +131,79 @@ def test_path_rules_in_the_environment_would_not_be_read(monkeypatch: pytest.Mon
         path_limits()
 
 
+SLIDING = "10/m sliding"
+
+
+async def later(group: str, request: HttpRequest) -> str:
+    return "a"
+
+
 class TestChecks:
+    @pytest.mark.parametrize("field", ["key", "cost", "attributes"])
+    @pytest.mark.parametrize(
+        ("name", "wrong"), [("gone", "cannot be imported"), ("later", "is async"), ("OURS", "not callable")]
+    )
+    def test_a_function_that_cannot_be_used(self, field: str, name: str, wrong: str) -> None:
+        entry = {"prefix": "/x", "rule": "1/m", field: f"{__name__}.{name}"}
+        with override_settings(MIDDLEWARE=[OURS], RATELIMIT_PATHS=[PathRule("/", "1/m"), entry]):
+            (message,) = check_paths()
+            assert (message.id, message.level) == ("ratelimit.E010", 40)
+            assert message.msg.startswith(f"RATELIMIT_PATHS[1]: {field}='{__name__}.{name}'")
+            assert wrong in message.msg
+            assert check_limits() == []  # nor is it told twice
+
+    @pytest.mark.parametrize(
+        ("rule", "said"),
+        [
+            (SLIDING, "'/x': 10/m sliding needs sliding; DjangoCacheStore holds fixed"),
+            (Rule("a", SLIDING), "'/x': a needs sliding;"),
+            (Rule("a", "1/m", ban_for=60), "'/x': a needs ban;"),
+            (Rule("a", "1/m", count_distinct="user"), "'/x': a needs distinct;"),
+            (Policy(Rule("a", "1/m"), Rule("b", SLIDING)), "'/x': a, b needs sliding;"),
+            ("EXPORT", "'/x': EXPORT needs token_bucket;"),
+            ("no-such", "'/x': unknown policy 'no-such'"),
+            ("9/m", None),
+            ("AI_QUERY", None),
+            (Rule("a", lambda caller: None), None),
+        ],
+    )
+    @pytest.mark.parametrize("store", ["django://", "memory://"])
+    def test_a_rule_that_the_store_cannot_hold(self, rule: Any, said: str | None, store: str) -> None:
+        given = {"RATELIMIT_STORE": store, "RATELIMIT_EXPORT": "7/h burst 9", "RATELIMIT_PATHS": [PathRule("/x", rule)]}
+        with (
+            override_settings(MIDDLEWARE=[OURS], **given),
+            isolated(DjangoCacheStore() if store == "django://" else None),
+        ):
+            found = check_paths()
+        if said is None or (store == "memory://" and rule != "no-such"):
+            assert found == []
+        else:
+            assert [message.id for message in found] == ["ratelimit.E011"]
+            assert said in found[0].msg
+
+    def test_what_the_store_cannot_hold_is_no_matter_while_nothing_is_limited(self) -> None:
+        with override_settings(MIDDLEWARE=[OURS], RATELIMIT_DISABLE=True, RATELIMIT_PATHS=[PathRule("/", SLIDING)]):
+            assert check_paths() == []
+
+    @pytest.mark.parametrize("anew", [True, False])
+    @pytest.mark.parametrize("wrong", [{"RATELIMIT_STORE": "what://"}, {"RATELIMIT_IPV6_MASK": "many"}])
+    def test_settings_that_cannot_be_used_are_for_another_check(self, wrong: dict[str, str], anew: bool) -> None:
+        set_limiter(None)
+        if not anew:
+            get_limiter()
+        with override_settings(MIDDLEWARE=[OURS], RATELIMIT_PATHS=[PathRule("/", "1/m")], **wrong):
+            assert check_paths() == []
+
+    def test_a_policy_file_that_the_store_cannot_hold(self, tmp_path: Path) -> None:
+        file = tmp_path / "limits.toml"
+        file.write_text('[[api.rules]]\nname = "api"\nrate = "1/m sliding"\nby = "ip"\n')
+        given = {"RATELIMIT_POLICY_FILE": str(file), "RATELIMIT_PATHS": [PathRule("/", "api")]}
+        with override_settings(MIDDLEWARE=[OURS], **given):
+            set_limiter(None)
+            (message,) = check_paths()
+        assert message.id == "ratelimit.E011"
+        assert "RATELIMIT_POLICY_FILE: api: rule 'api' with the rate '1/m sliding' needs sliding" in message.msg
+
     @pytest.mark.parametrize(
         ("middleware", "rules", "found"),
         [

@@ -92,6 +92,7 @@ class Several(View):
 
 class Unlimited(View):
     throttle_classes = [RateLimitThrottle]
+    throttle_rule = None
 
 
 class Unknown(BaseThrottle):
@@ -246,6 +247,32 @@ class TestBudgets:
     def test_a_view_without_a_rule_is_not_limited(self) -> None:
         assert codes("Unlimited", 5) == [200] * 5
         assert ask("Unlimited").json() == {"limited": False, "key": None}
+
+    def test_one_that_forgets_its_rule_is_told_so(self) -> None:
+        forgot = type("Forgot", (View,), {"throttle_classes": [RateLimitThrottle], "throttle_rules": "1/m"})
+        inherits = type("Inherits", (forgot,), {})
+
+        @api_view()
+        @throttle_classes([RateLimitThrottle])
+        def function(request: Any) -> Response:
+            return Response()
+
+        for name, view in (("Forgot", forgot.as_view()), ("Inherits", inherits.as_view()), ("function", function)):
+            said = rf"view {__name__}\.{name} has the throttle RateLimitThrottle and no throttle_rule: .*throttle_rule = '10/m'"
+            for _ in range(2):
+                with pytest.raises(ConfigurationError, match=said):
+                    view(APIRequestFactory().get("/"))
+
+    def test_the_default_throttle_leaves_views_without_a_rule_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(APIView, "throttle_classes", [RateLimitThrottle])
+
+        @api_view()
+        def function(request: Any) -> Response:
+            return Response()
+
+        ruled = type("Ruled", (View,), {"throttle_rule": "1/m"})
+        for view, last in ((View.as_view(), 200), (function, 200), (ruled.as_view(), 429)):
+            assert [view(APIRequestFactory().get("/")).status_code for _ in range(2)] == [200, last]
 
     def test_disabled(self) -> None:
         with override_settings(RATELIMIT_DISABLE=True):
@@ -408,6 +435,19 @@ class TestAnswers:
         assert {name: value for name, value in first.headers.items() if "Rate" in name or "Retry" in name} == allowed
         assert [name for name in last.headers if "Rate" in name] == list(allowed)
         assert last.headers["Access-Control-Expose-Headers"] == ", ".join(["Retry-After", *allowed])
+
+    def test_ietf_shows_the_path_rule_and_every_throttle(self, fake_clock: FakeClock) -> None:
+        with (
+            isolated(DjangoCacheStore(), fake_clock, headers="ietf"),
+            override_settings(MIDDLEWARE=[OURS], RATELIMIT_PATHS=[PathRule("/api", "9/m", name="all")]),
+        ):
+            first, *_, last = [ask("Several") for _ in range(3)]
+        name = f"{__name__}.Several"
+        assert (
+            first.headers["RateLimit"]
+            == f'"path:all";r=8;t=60, "{name}";r=1;t=60, "{name}#2";r=1;t=60, "{name}#3";r=8;t=3600'
+        )
+        assert last.headers["RateLimit"] == f'"{name}";r=0;t=60'
 
 
 class TestOnce:
