@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 from ratelimit.addresses import read_address
@@ -19,11 +20,15 @@ from ratelimit.errors import ConfigurationError
 from ratelimit.explain import explain, known_rule
 from ratelimit.explanation import Explanation
 from ratelimit.networks import UNIX
-from ratelimit.paths import PathRules
+from ratelimit.paths import PathRule, PathRules
 from ratelimit.settings import Settings
 
 BAD_INPUT = 2
 _IN_MEMORY = "memory://"
+_ABOUT = (
+    "Tells whose request it is, by which header, and what it would spend, with the settings of the environment. "
+    "Nothing is counted."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--peer", metavar="ADDRESS", help="the other end of the connection; none for a unix socket")
     add("--user", metavar="ID", help="the id of a logged-in user")
     add("--rule", metavar="NAME", help="a category or a policy of RATELIMIT_POLICY_FILE")
-    add("--paths", metavar="MODULE.NAME", help="the application's PathRules, to find the rule of --path in")
+    add("--paths", metavar="MODULE:NAME", help="the application's rules by path, to find that of --path in")
     add("--path", metavar="/PATH", help="the path of the request, as the router sees it")
     add("--method", default="GET", help="the method of the request (default: %(default)s)")
     add("--proxies-count", metavar="N", help="instead of RATELIMIT_PROXIES_COUNT")
@@ -141,19 +146,23 @@ def _path(text: str | None) -> str | None:
 def _paths(name: str | None) -> PathRules | None:
     if name is None:
         return None
-    module, _, attribute = name.rpartition(".")
+    module, _, attribute = name.rpartition(":" if ":" in name else ".")
+    if not module or not attribute:
+        raise ConfigurationError(f"--paths {name!r}: write the module and the name in it, as in 'shop.limits:PATHS'")
     try:
-        found = getattr(import_module(module), attribute)
+        found = attrgetter(attribute)(import_module(module))
     except Exception as error:  # importing runs the application's code
         raise ConfigurationError(f"--paths {name!r} cannot be imported: {error}") from error
+    if isinstance(found, (list, tuple)) and all(isinstance(rule, PathRule) for rule in found):
+        return PathRules(found)
     if not isinstance(found, PathRules):
-        raise ConfigurationError(f"--paths {name!r} is {found!r}, not PathRules")
+        raise ConfigurationError(f"--paths {name!r} is {found!r}, not PathRules or a list of PathRule")
     return found
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ratelimit", description="Rate limits, looked at from outside.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    command = commands.add_parser("explain", help="what a request would count as, and why", description=explain.__doc__)
+    command = commands.add_parser("explain", help="what a request would count as, and why", description=_ABOUT)
     add_arguments(command)
     return parser

@@ -17,7 +17,7 @@ from ratelimit.categories import RateLimits
 from ratelimit.decision import Decision
 from ratelimit.engine import Limiter, get_limiter
 from ratelimit.errors import ConfigurationError
-from ratelimit.explanation import Explanation, Spending
+from ratelimit.explanation import NO_PATHS, Explanation, Spending
 from ratelimit.identity import STRATEGIES, Identity, resolve
 from ratelimit.keys import stored_key
 from ratelimit.outcome import LOOK, NEVER, Outcome
@@ -94,13 +94,14 @@ class _Planned:
         self.position = position(headers, peer, settings)
         known = isinstance(user, Identity)
         self.identity = user if known else resolve(headers, peer, user, token, settings=settings)
+        self.lacks_paths = question.rule is None and question.paths is None and question.path is not None
         self.rule, call = _call(question, self.identity)
         self.asks = [] if call is None else limiter._asks([call], protocol)
 
     def explained(self, decision: Decision) -> Explanation:
         pairs = zip(self.asks, decision.parts, strict=True) if self.asks else ()
         spends = tuple(_spending(ask, part.outcome, self.now_us) for ask, part in pairs)
-        notes = []
+        notes = [NO_PATHS] if self.lacks_paths else []
         if self.settings.disable:
             notes.append("RATELIMIT_DISABLE is on: nothing is limited, nothing is counted")
         if decision.degraded:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from ratelimit.position import Position, shown
 
 NOT_LIMITED: Final = "nothing limits this request"
+NO_PATHS: Final = "no rules by path were given, so what limits the path is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def _spending_lines(explanation: Explanation) -> list[str]:
             wait = "never" if one.retry_after is None else f"in {one.retry_after:g} s"
             lines.append(f"  {'banned ' if one.banned else 'refused'}     passes again: {wait}")
     if not explanation.spends:
-        lines.append(f"spends        {NOT_LIMITED}")
+        lines.append(f"spends        {'not known' if NO_PATHS in explanation.notes else NOT_LIMITED}")
     lines.append(f"store         {explanation.store}")
     return [*lines, f"passes now    {'yes' if explanation.allowed else 'no'}"]
 

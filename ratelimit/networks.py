@@ -105,13 +105,13 @@ def _read(item: object) -> Network | None:
         raise ConfigurationError(f"{item!r} is not a network: {error}") from None
     if network.prefixlen == 0:
         raise ConfigurationError(f"{item!r} holds every address: each caller could choose its own; name your proxies'")
+    if network == _MAPPED:
+        raise ConfigurationError(f"{item!r} holds every IPv4 address: each caller could choose its own")
     return _unmapped(network)
 
 
 def _unmapped(network: Network) -> Network:
     if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
-        if network.prefixlen == _MAPPED.prefixlen:
-            raise ConfigurationError(f"{str(network)!r} holds every IPv4 address: each caller could choose its own")
         kept = int(network.network_address) & 0xFFFF_FFFF
         return ipaddress.IPv4Network((kept, network.prefixlen - _MAPPED.prefixlen))
     return network

@@ -10,6 +10,7 @@ Importing it needs no framework; what is for Starlette and FastAPI is loaded whe
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit.asgi import WS_CLOSE_RATE_LIMITED
@@ -47,6 +48,17 @@ _LATER: Final = {
     "endpoint_ratelimit": "decorator",
     "limit": "endpoint",
 }
+
+
+def _leave_out(names: list[str]) -> None:
+    """Takes from `names` what cannot be imported here, for `from ratelimit_asgi import *`."""
+    if find_spec("starlette") is None:
+        names[:] = [name for name in names if name not in _LATER]
+    elif find_spec("fastapi") is None:
+        names.remove("document_limits")
+
+
+_leave_out(__all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ Importing it needs neither `mcp` nor `fastmcp`; `MCPRateLimitExceeded` (and a de
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit_mcp.caller import mcp_identity, oauth_subject
@@ -39,6 +40,16 @@ __all__ = [
 ]
 
 _LATER: Final = {"MCPRateLimitExceeded": "errors", "FastMCPMiddleware": "fastmcp_middleware"}
+
+
+def _leave_out(names: list[str]) -> None:
+    """Takes from `names` what cannot be imported here, for `from ratelimit_mcp import *`."""
+    for framework, name in (("mcp", "MCPRateLimitExceeded"), ("fastmcp", "FastMCPMiddleware")):
+        if find_spec(framework) is None:
+            names.remove(name)
+
+
+_leave_out(__all__)
 
 
 def __getattr__(name: str) -> Any:

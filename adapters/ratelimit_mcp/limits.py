@@ -146,6 +146,8 @@ class Limits:
 
 
 def _read(where: str, limits: Mapping[str, LimitLike] | None, group: str, cap: Budget | None) -> dict[str, Counted]:
+    if limits is not None and not isinstance(limits, Mapping):
+        raise ConfigurationError(f"{where}={limits!r}: give each name its limit, as in {where}={{'name': '100/m'}}")
     found: dict[str, Counted] = {}
     for name, limit in (limits or {}).items():
         if not isinstance(name, str) or not name:

@@ -19,6 +19,11 @@ CHAIN = ["--header", "X-Forwarded-For: 192.0.2.66, 203.0.113.7", "--peer", "10.0
 PATHS = PathRules(
     [PathRule("/api", "100/m"), PathRule("/own", "9/m", key=lambda request: request.key), PathRule("/gone", "gone")]
 )
+RULES = [PathRule("/api", "100/m")]
+
+
+class Holder:
+    paths = (PathRule("/api", "100/m"),)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -80,6 +85,30 @@ def test_a_unix_socket_has_no_address(capsys: pytest.CaptureFixture[str], peer: 
     assert "address       203.0.113.7, " in out
 
 
+@pytest.mark.parametrize("name", ["PATHS", "RULES", "Holder.paths"])
+def test_rules_by_path_are_named_with_a_colon_too_and_may_be_a_list(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    status, out, err = run(capsys, *CHAIN, "--paths", f"{__name__}:{name}", "--path", "/api/x")
+    assert (status, err) == (0, "")
+    assert "rule          /api\n" in out
+
+
+def test_a_path_without_rules_by_path_is_not_told_to_be_free(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, *CHAIN, "--path", "/api/x")
+    assert "spends        not known\n" in out
+    assert "note          no rules by path were given, so what limits the path is not known\n" in out
+    for known in (["--rule", "AI_QUERY", "--path", "/x"], ["--paths", f"{__name__}:PATHS", "--path", "/x"], []):
+        assert "not known" not in run(capsys, *CHAIN, *known)[1]
+
+
+def test_the_help_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "--help")
+    assert status == 0
+    assert "Nothing is counted." in out
+    assert "`" not in out
+
+
 def test_the_rule_of_a_path_is_found_in_the_applications_rules(capsys: pytest.CaptureFixture[str]) -> None:
     name = f"{__name__}.PATHS"
     status, out, _ = run(capsys, *CHAIN, "--paths", name, "--path", "/api/x", "--method", "post")
@@ -110,7 +139,13 @@ def test_the_rule_of_a_path_is_found_in_the_applications_rules(capsys: pytest.Ca
         (["--store", "redis://:sekret@["], "RATELIMIT_STORE: store 'redis://***@["),
         (["--paths", "no.such.PATHS"], "--paths 'no.such.PATHS' cannot be imported"),
         (["--paths", "math.pi"], "--paths 'math.pi' is 3.14"),
-        (["--paths", "pi"], "--paths 'pi' cannot be imported"),
+        (["--paths", "math:pi"], "not PathRules or a list of PathRule"),
+        (["--paths", "sys:path"], "not PathRules or a list of PathRule"),
+        (["--paths", "no:such.PATHS"], "--paths 'no:such.PATHS' cannot be imported"),
+        *(
+            (["--paths", name], f"--paths {name!r}: write the module and the name")
+            for name in ("pi", ":pi", "math:", "")
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_exit_status_2(

@@ -14,6 +14,8 @@ from tests.mcp.asgi import ToolRunner, send_request, statuses, tool_call
 from tests.wire import CountingProxy
 
 CALLER = "ip:203.0.113.7"
+KINDS = ("tools", "prompts", "resources", "methods")
+NO_MAPS: list[tuple[object, str]] = [(["a"], r"\['a'\]"), ("a", "'a'"), ([], r"\[\]"), (3, "3")]
 
 
 async def test_of_101_calls_exactly_100_pass_the_global_cap(limiter: Limiter) -> None:
@@ -148,6 +150,7 @@ async def test_overrides_and_switching_off_take_effect_at_the_next_call() -> Non
         ({"tools": {3: "10/m"}}, "3"),
         ({"global_limit": "MCP"}, "global_limit: .*'MCP'.*MCP_GLOBAL"),
         ({"global_limit": "100"}, "global_limit: .*100"),
+        *(({name: value}, f"^{name}=.*{text}") for name in KINDS for value, text in NO_MAPS),
         ({"exempt": "ping"}, "'ping'"),
         ({"exempt": ["*"]}, r"'\*'"),
         ({"exempt": ["/*"]}, r"'/\*'"),
