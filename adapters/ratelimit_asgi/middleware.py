@@ -2,7 +2,6 @@
 
 Rules:
 - Only `http` and `websocket` scopes are looked at. Everything else passes untouched, and so does all when limits are off.
-- Settings that cannot be used end the start, where the server tells the application of it.
 - Nothing is read: `receive` is the server's own, and `send` too unless the settings ask for limit headers.
 - A request that is refused never reaches the application; a handshake that is refused is never accepted.
 """
@@ -28,7 +27,6 @@ from ratelimit.asgi import (
     scope_identity,
     send_answer,
 )
-from ratelimit.lifespan import start_checked
 from ratelimit.paths import PathRule, PathRules, is_preflight
 from ratelimit.settings import Settings
 from ratelimit.spent import SPENT
@@ -75,9 +73,6 @@ class RateLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
-        if kind == "lifespan":
-            await start_checked(self.app, scope, receive, send, self._limiter)
-            return
         if kind != "http" and kind != "websocket":
             await self.app(scope, receive, send)
             return

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from ratelimit import ConfigurationError, Decision, Identity, Limiter, get_limiter
 from ratelimit.asgi import ASGIApp, Receive, Scope, Send, route_path, with_headers
 from ratelimit.headers import raw_headers
-from ratelimit.lifespan import start_checked
 from ratelimit.paths import PathRule, PathRules
 from ratelimit_mcp.answer import ERROR_CODE, denial_answer, refuse, send_sized, valid_error_code
 from ratelimit_mcp.body import may_hold_a_call, read_body, replayed
@@ -76,9 +75,6 @@ class MCPRateLimit:
         self._trust_headers = trust_headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await start_checked(self.app, scope, receive, send, self._limiter)
-            return
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ratelimit import ConfigurationError, Limiter
+from ratelimit import Limiter
 from ratelimit.settings import Settings
 from ratelimit.testing import FakeClock
 from ratelimit_asgi import PathRule, RateLimitMiddleware
@@ -23,7 +23,7 @@ styles = pytest.mark.parametrize("style", ["none", "ietf", "x"])
 
 
 @styles
-@pytest.mark.parametrize("kind", ["http.push", "telemetry"])
+@pytest.mark.parametrize("kind", ["lifespan", "http.push", "telemetry"])
 async def test_scopes_of_other_types_are_handed_on_untouched(kind: str, style: str) -> None:
     seen: list[Any] = []
 
@@ -269,19 +269,3 @@ async def test_websocket_messages_pass_as_they_are(style: str) -> None:
     assert one.sent[0]["subprotocol"] == "chat"
     assert one.sent[0]["headers"][0] == (b"a", b"1")
     assert (b"x-ratelimit-remaining" in dict(one.sent[0]["headers"])) is (style == "x")
-
-
-async def test_a_lifespan_is_handed_on_and_its_start_is_checked() -> None:
-    seen: list[Any] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        seen.extend([scope, await receive()])
-        await send({"type": "lifespan.startup.complete"})
-
-    one = Connection({"type": "lifespan"}, [{"type": "lifespan.startup"}])
-    await limited(app, "0/m")(one.scope, one.receive, one.send)
-    assert seen == [{"type": "lifespan"}, {"type": "lifespan.startup"}]
-    assert one.sent == [{"type": "lifespan.startup.complete"}]
-    with pytest.raises(ConfigurationError, match=r"RATELIMIT_ANSWER='no\.such'"):
-        await limited(app, "0/m", answer="no.such")(one.scope, one.receive, one.send)
-    assert [message["type"] for message in one.sent[1:]] == ["lifespan.startup.failed"]

@@ -191,34 +191,6 @@ async def test_two_servers_of_different_kinds_share_a_budget_on_redis(redis_url:
                 assert sorted(answer.status_code for answer in found) == [200] * 4 + [429] * 6
 
 
-BAD_START = """
-from fastapi import FastAPI
-from ratelimit_asgi import PathRule, RateLimitMiddleware
-application = FastAPI()
-application.add_middleware(RateLimitMiddleware, paths=[PathRule("/", "4/m")])
-"""
-
-
-@pytest.mark.parametrize("kind", [name for name in SERVERS if name != "daphne"])  # which starts no lifespan
-@pytest.mark.parametrize(("name", "value"), [("ANSWER", "bad_start.gone"), ("PROXIES_COUNT", "x")])
-def test_a_setting_that_cannot_be_used_ends_the_start(kind: str, name: str, value: str, tmp_path: Path) -> None:
-    (tmp_path / "bad_start.py").write_text(BAD_START)
-    environ = {one: text for one, text in os.environ.items() if not one.startswith(("RATELIMIT_", "DJANGO_"))}
-    environ |= {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "adapters"), str(tmp_path)])}
-    environ[f"RATELIMIT_{name}"] = value
-    words = [word.format(port=free_port()) for word in COMMANDS[kind]]
-    ran = subprocess.run(
-        [sys.executable, "-m", *words, "bad_start:application"],
-        cwd=tmp_path,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert ran.returncode != 0 or kind == "hypercorn"  # whose status is 0 when its workers have ended
-    assert f"RATELIMIT_{name}={value!r}" in ran.stderr + ran.stdout
-
-
 async def test_litestar_on_a_real_server(tmp_path: Path) -> None:
     pytest.importorskip("litestar")
     with serving("uvicorn", tmp_path / "log", app="tests.asgi.served_litestar:application") as url:

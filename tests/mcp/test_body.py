@@ -87,7 +87,7 @@ async def test_an_exception_of_the_application_passes_and_leaves_no_scope_behind
     assert mcp_scope.get() is None
 
 
-@pytest.mark.parametrize("kind", ["http.push", "websocket"])
+@pytest.mark.parametrize("kind", ["lifespan", "websocket"])
 async def test_other_scopes_pass_untouched(kind: str) -> None:
     seen: list[Any] = []
 
@@ -99,22 +99,6 @@ async def test_other_scopes_pass_untouched(kind: str) -> None:
     await MCPRateLimit(app)(scope, receive, send)  # type: ignore[arg-type]
     assert seen == [scope, receive, send, None]
     assert wire.reads == 0
-
-
-async def test_a_lifespan_is_handed_on_and_its_start_is_checked() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "lifespan.startup.complete"})
-
-    kinds: list[str] = []
-
-    async def send(message: Any) -> None:
-        kinds.append(message["type"])
-
-    wrapped = MCPRateLimit(app)
-    await wrapped({"type": "lifespan"}, Wire([]).receive, send)
-    with isolated(answer="no.such"), pytest.raises(ConfigurationError, match=r"RATELIMIT_ANSWER='no\.such'"):
-        await wrapped({"type": "lifespan"}, Wire([]).receive, send)
-    assert kinds == ["lifespan.startup.complete", "lifespan.startup.failed"]
 
 
 @pytest.mark.parametrize(
