@@ -373,7 +373,8 @@ class TestClients:
 
     @pytest.mark.parametrize("kind", ["cluster", "sentinel"])
     def test_a_url_may_ask_for_tls_wherever_it_points(self, kind: str) -> None:
-        to = target(f"rediss+{kind}://user:secret@h,[::1]:7/service/3?ssl_cert_reqs=none")
+        path = "service/3" if kind == "sentinel" else ""
+        to = target(f"rediss+{kind}://user:secret@h,[::1]:7/{path}?ssl_cert_reqs=none")
         nodes = (("h", 6379 if kind == "cluster" else 26379), ("::1", 7))
         assert (to.kind, to.nodes, to.options["ssl"], to.options["ssl_cert_reqs"]) == (kind, nodes, True, "none")
         assert (to.options["username"], to.options["password"]) == ("user", "secret")
