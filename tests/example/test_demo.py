@@ -180,8 +180,6 @@ def test_the_server_ends_when_the_demonstration_is_killed() -> None:
 def is_refused(url: str) -> bool:
     try:
         httpx.get(url, trust_env=False)
-    except httpx.ConnectError:
-        return True
-    except httpx.TransportError:  # it is ending
-        return False
+    except httpx.TransportError as error:  # another one while it is ending
+        return isinstance(error, httpx.ConnectError)
     return False
