@@ -7,7 +7,8 @@ from typing import Any, Final, TypeAlias
 
 from ratelimit.answers import Answer, denied_answer, request_id
 from ratelimit.decision import Decision
-from ratelimit.identity import Identity, resolve
+from ratelimit.headers import RAW_NAMES
+from ratelimit.identity import Identity, resolve, resolve_address
 from ratelimit.settings import Settings
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -32,12 +33,17 @@ def scope_identity(scope: Scope, settings: Settings, user: Any = None) -> Identi
     test clients), `user` (no auth middleware) or both. A token is there once the application has accepted one; what a client
     merely sent never is.
     """
-    client = scope.get("client")
+    get = scope.get
+    client, token = get("client"), get("limit_token")
     peer = client[0] if client else None
-    user = scope.get("user") if user is None else user
+    user = get("user") if user is None else user
     if user is not None:
         user = _with_id(user)
-    return resolve(scope.get("headers") or (), peer, user, scope.get("limit_token"), settings=settings)
+    elif token is None:  # as most are: the short way
+        found = resolve_address(peer, settings)
+        if found is not None:
+            return found
+    return resolve(get("headers") or (), peer, user, token, settings=settings)
 
 
 def route_path(scope: Scope) -> str:
@@ -127,7 +133,7 @@ async def send_refusal(scope: Scope, send: Send, answer: Answer) -> None:
 
 
 def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
-    """A `send` that adds `headers` to the response the application starts, but for those it sets itself."""
+    """A `send` that adds the limit headers to the response the application starts, but for those it sets itself."""
     if not headers:
         return send
 
@@ -139,11 +145,14 @@ def with_headers(send: Send, headers: Sequence[tuple[bytes, bytes]]) -> Send:
 
 
 def headed(message: Message, headers: Sequence[tuple[bytes, bytes]]) -> Message:
-    """The start of a response with further headers, but for those that it has already."""
+    """The start of a response with the limit headers too, but for those that it has already."""
     own: list[Any] = list(message.get("headers") or ())
-    known = [name.lower() for name, _ in own]
-    own += [line for line in headers if line[0] not in known]
-    return {**message, "headers": own}
+    for name, _ in own:
+        if name.lower() in RAW_NAMES:
+            known = [name.lower() for name, _ in own]
+            headers = [line for line in headers if line[0] not in known]
+            break
+    return {**message, "headers": [*own, *headers]}
 
 
 def _raw(answer: Answer) -> list[tuple[bytes, bytes]]:

@@ -24,11 +24,19 @@ class Part(NamedTuple):
     enforced: bool = True
 
 
+Figures = tuple[int, int, int]
+"""The limit, whole units left, and microseconds until nothing is used."""
+
+
 class Asked(Protocol):
     """What was asked, as far as figures follow from it: one rate or several."""
 
     def parts(self, caller: Any, cost: int, taken: Any, /) -> Sequence[Part]:
         """What was found, in figures: one for each rate."""
+        ...
+
+    def figures(self, cost: int, found: Any, at_us: int, /) -> Figures | None:
+        """The figures of a call that passed, where there is one rate; None means that the parts have to be looked at."""
         ...
 
 
@@ -146,6 +154,20 @@ class Decision:
     def shadow_denials(self) -> tuple[str, ...]:
         """The rules that only log and would have denied the call."""
         return tuple(part.rule for part in self.parts if not part.enforced and not part.outcome.allowed)
+
+    def figures(self) -> Figures | None:
+        """What the client of an allowed call is told; None in shadow, where there is nothing for clients to heed.
+
+        Every response may tell it: where one rate was asked, that takes no `binding`.
+        """
+        asked = self._binding
+        if not isinstance(asked, Part):
+            found = asked.figures(self._cost, self._found, self._at_us)
+            if found is not None:
+                return found
+        part = self.binding
+        outcome = part.outcome
+        return (outcome.limit, outcome.remaining, outcome.reset_after_us) if part.enforced else None
 
     def describe(self) -> str:
         """The limit in words: `Max 10 requests per minute`."""

@@ -36,6 +36,9 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 Clock = Callable[[], int]
 """Microseconds since the epoch, as a whole number."""
+Known = dict[object, Prepared | PreparedJoint | None]
+Ready = tuple[Known, Prepared | PreparedJoint | None]
+"""A rule as a limiter prepared it, beside what else it knew then; None for one of which nothing is ever at hand."""
 
 
 def system_clock() -> int:
@@ -73,7 +76,7 @@ class Limiter:
         self._wall = clock is system_clock  # the same, without a call
         self._planner = Planner(tiers, multiplier)
         self._outage = OutageLog()
-        self._prepared: dict[object, Prepared | PreparedJoint | None] = {}
+        self.known: Known = {}  # what is prepared, by rule and group; another one after a change of settings
         self._matching: dict[object, Matching | None] = {}
         self._leases: Leases = {}
         self._local = MemoryStore()  # takes over for rules whose outage policy is "local"
@@ -129,7 +132,7 @@ class Limiter:
         place: object = rule if type(rule) is str else id(rule)
         if group is not None:
             place = place, group
-        prepared = self._prepared.get(place) or self._prepare(place, rule, group)
+        prepared = self.known.get(place) or self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
                 quota: Quota | JointQuota = prepared.plain
@@ -175,7 +178,7 @@ class Limiter:
         place: object = rule if type(rule) is str else id(rule)
         if group is not None:
             place = place, group
-        prepared = self._prepared.get(place) or self._prepare(place, rule, group)
+        prepared = self.known.get(place) or self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
                 quota: Quota | JointQuota = prepared.plain
@@ -342,7 +345,7 @@ class Limiter:
     def forget_denials(self, callers: Iterable[str]) -> None:
         """Has the next checks of these callers ask the store, whatever it denied them before."""
         for caller in set(callers):
-            for prepared in list(self._prepared.values()):
+            for prepared in list(self.known.values()):
                 if prepared is not None:
                     prepared.forget_denials(caller)
 
@@ -351,6 +354,24 @@ class Limiter:
         for (place, *_), leased in list(self._leases.items()):
             if head is None or place == head:
                 leased.hands.drop(caller)
+
+    def ready(self, rule: RuleLike, group: str | None) -> Ready:
+        """What `at_hand` is asked with; to be looked up again when `known` is another one, as after a change of settings."""
+        known = self.known
+        place: object = rule if type(rule) is str else id(rule)
+        if group is not None:
+            place = place, group
+        found = self._prepare(place, rule, group)
+        return known, found if found is not None and found.plain.decide is not None else None
+
+    def at_hand(
+        self, prepared: Prepared | PreparedJoint, identity: Identity, key: str, cost: int, protocol: str
+    ) -> Decision | None:
+        """`check` of a rule that is `ready`, for a cost above 0, if that takes no trip: in memory, or with units in hand."""
+        decision = prepared.decide(identity, key, cost, time_ns() // 1000 if self._wall else self._clock())
+        if decision is not None and not decision.allowed:
+            events.denied(decision, protocol)
+        return decision
 
     def now(self) -> int:
         """The limiter's time: microseconds since the epoch."""
@@ -368,14 +389,14 @@ class Limiter:
         """Forgets what follows from the settings."""
         self._leases = {}
         self._matching = {}
-        self._prepared = {}
+        self.known = {}
 
     def _prepare(self, place: object, rule: RuleLike, group: str | None) -> Prepared | PreparedJoint | None:
         """What can be found out before a check, if `rule` is one that can be prepared; kept at `place` for the next one."""
-        known, leases = self._prepared, self._leases  # before the settings are looked up: a change begins new ones
+        known, leases = self.known, self._leases  # before the settings are looked up: a change begins new ones
         if place not in known:
             if len(known) >= MAX_PREPARED:
-                known = self._prepared = {}
+                known = self.known = {}
             known[place] = prepare(rule, group, self.settings, self.store, self._planner, leases)
         return known[place]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ratelimit.categories import Category
 from ratelimit.decision import Decision
-from ratelimit.engine import Limiter, get_limiter
+from ratelimit.engine import Limiter, Ready, get_limiter
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import STRATEGIES, Identity, unknown_strategy
 from ratelimit.plan import Call, RuleLike, check_cost, kept_rule
@@ -38,9 +38,25 @@ class Guard:
 
     Raises `ConfigurationError` for anything of this that cannot be used, when the guard is made; the name of a policy is
     looked up at each check.
+
+    `plain` are rule, key, cost and group (`""`: the place's) of a limit that asks nobody at a call; None for another.
+
+    `plain` are rule, key, cost and group (`""`: the place's) of a limit that asks nobody at a call; None for others.
     """
 
-    __slots__ = ("_limiter", "_plain", "attributes", "cost", "facts", "group", "key", "protocol", "rate", "rule")
+    __slots__ = (
+        "_limiter",
+        "_ready",
+        "attributes",
+        "cost",
+        "facts",
+        "group",
+        "key",
+        "plain",
+        "protocol",
+        "rate",
+        "rule",
+    )
 
     def __init__(
         self,
@@ -83,7 +99,8 @@ class Guard:
         self.facts = facts
         self.protocol = protocol
         self._limiter = limiter
-        self._plain = self._without_questions()
+        self.plain = self._without_questions()
+        self._ready: Ready = {}, None
 
     @property
     def limiter(self) -> Limiter:
@@ -95,11 +112,25 @@ class Guard:
         """Whether it is a rate, with a budget of its own: in `group`, else where its place says."""
         return self.rate is not None or isinstance(self.rule, Rate)
 
+    def at_hand(self, identity: Identity) -> Decision | None:
+        """The decision on one call if that takes no round trip: of a plain limit that is counted in memory, or has units in
+        hand. None: `check` has to be asked."""
+        plain, limiter = self.plain, self._limiter or get_limiter()
+        if plain is None:
+            return None
+        rule, key, cost, group = plain
+        known, prepared = self._ready
+        if known is not limiter.known:
+            known, prepared = self._ready = (
+                limiter.ready(rule, group) if group != "" and cost else (limiter.known, None)
+            )
+        return None if prepared is None else limiter.at_hand(prepared, identity, key, cost, self.protocol)
+
     def check(self, identity: Identity, default_group: str, /, *args: Any, **kwargs: Any) -> Decision:
         """The limiter's decision on one call; one round trip."""
         limiter = self._limiter or get_limiter()
-        if self._plain is not None:
-            rule, key, cost, group = self._plain
+        if self.plain is not None:
+            rule, key, cost, group = self.plain
             group = default_group if group == "" else group
             return limiter.check(rule, identity, key=key, cost=cost, group=group, protocol=self.protocol)
         call = self.call(identity, default_group, *args, **kwargs)
@@ -114,8 +145,8 @@ class Guard:
     async def acheck(self, identity: Identity, default_group: str, /, *args: Any, **kwargs: Any) -> Decision:
         """`check` for an event loop."""
         limiter = self._limiter or get_limiter()
-        if self._plain is not None:
-            rule, key, cost, group = self._plain
+        if self.plain is not None:
+            rule, key, cost, group = self.plain
             group = default_group if group == "" else group
             return await limiter.acheck(rule, identity, key=key, cost=cost, group=group, protocol=self.protocol)
         call = self.call(identity, default_group, *args, **kwargs)
@@ -153,7 +184,6 @@ class Guard:
         return Call(rule, caller_named(strategy(*args, **kwargs), identity), group, cost)
 
     def _without_questions(self) -> tuple[Category | Rate, str, int, str | None] | None:
-        """Rule, key, cost and group (`""`: the place's) of a limit that asks nobody at a call; None for others."""
         rule = self.rule if self.rate is None else self.rate
         key, cost = self.key, self.cost
         if not isinstance(rule, (Category, Rate)) or callable(key) or callable(cost) or self.attributes is not None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ratelimit.decision import Decision, Part
 
 HEADER_STYLES: Final = ("none", "ietf", "x")
+RAW_NAMES: Final = frozenset(
+    b"retry-after ratelimit-policy ratelimit x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset".split()
+)
+"""What `raw_headers` may be called."""
 _REMEMBERED: Final = 1024
 _LONGEST: Final = 256
 """Characters of a rule's name that are worth remembering what headers call it."""
@@ -50,12 +54,15 @@ def raw_headers(decision: Decision, style: str | Unchecked = "none") -> list[tup
     if decision.allowed:
         if style == "none":
             return []
-        if style == "x" and (binding := decision.binding).enforced:  # what most servers send with every response
-            outcome = binding.outcome
+        if style == "x":  # what most servers send with every response
+            figures = decision.figures()
+            if figures is None:
+                return []
+            limit, remaining, reset_us = figures
             return [
-                (b"x-ratelimit-limit", b"%d" % outcome.limit),
-                (b"x-ratelimit-remaining", b"%d" % outcome.remaining),
-                (b"x-ratelimit-reset", b"%d" % whole_seconds(outcome.reset_after_us)),
+                (b"x-ratelimit-limit", b"%d" % limit),
+                (b"x-ratelimit-remaining", b"%d" % remaining),
+                (b"x-ratelimit-reset", b"%d" % whole_seconds(reset_us)),
             ]
     return [(name.lower().encode(), text.encode()) for name, text in response_headers(decision, style).items()]
 

@@ -186,6 +186,18 @@ def resolve(
     return Identity(user_id, peer_address(address, mask), token, superuser, capped)
 
 
+def resolve_address(peer: str | None, settings: Settings) -> Identity | None:
+    """`resolve` where a connection is all that is known, and no proxy is configured; None when it has more to look at."""
+    if settings.proxied or shapes.looking or not peer or len(peer) > _LONGEST:
+        return None
+    return _anonymous(peer, settings.ipv6_mask)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _anonymous(address: str, ipv6_mask: int) -> Identity:
+    return Identity(None, peer_address(address, ipv6_mask))
+
+
 @lru_cache(maxsize=_REMEMBERED)
 def _remembered(user: str | None, address: str, ipv6_mask: int, superuser: bool, capped: bool) -> Identity:
     """Who was seen lately: an identity never changes, so neither it nor its texts need to be made again."""

@@ -102,6 +102,9 @@ class JointQuota:
             parts.append(Part(name, rate, algorithm.outcome(state, rate, needed, us, every), caller))
         return parts
 
+    def figures(self, cost: int, found: Any, at_us: int) -> None:
+        """See `Asked.figures`: which rate they are of takes all parts to tell."""
+
     def heed(self, callers: Callers, cost: int, now_us: int, taken: Taken) -> None:
         """See `Quota.heed`."""
         if not taken[0]:
@@ -155,6 +158,14 @@ class PreparedJoint:
         if not isinstance(identity, Identity):
             raise not_a_caller(identity)
         return self._quota(identity), self._caller(identity, strategy)
+
+    def decide(self, identity: Identity, strategy: str, cost: int, now_us: int) -> Decision | None:
+        """See `Prepared.decide`."""
+        quota = self._quota(identity)
+        if quota.decide is None:
+            return None
+        decision: Decision = quota.decide(quota, self._caller(identity, strategy), cost, now_us)
+        return decision
 
     def _quota(self, identity: Identity) -> JointQuota:
         planner = self._planner

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.categories import Category
-from ratelimit.decision import Part
+from ratelimit.decision import Decision, Part
 from ratelimit.denials import Denials
 from ratelimit.identity import Identity
 from ratelimit.joint import JointQuota, PreparedJoint, prepare_joint
@@ -43,11 +43,12 @@ Leases = dict[tuple[str, Rate, int], "Leased"]
 class Quota:
     """One rate of one rule: what a caller of one tier has."""
 
-    __slots__ = ("_algorithm", "_state", "atake", "decide", "denials", "name", "rate", "take")
+    __slots__ = ("_algorithm", "_capacity", "_state", "atake", "decide", "denials", "name", "rate", "take")
 
     def __init__(self, name: str, rate: Rate, counter: Counter | LocalCounter | Leased, denials_us: int = 0) -> None:
         self.name = name
         self.rate = rate
+        self._capacity = rate.capacity
         self.denials = Denials(denials_us)
         # Of a counter in memory, `decide` and `state`; of another, `take` and `atake`; of one with leases, `decide` as well,
         # which decides what is in hand.
@@ -69,6 +70,13 @@ class Quota:
     def parts(self, caller: str, cost: int, taken: Taken) -> tuple[Part]:
         """See `Asked.parts`."""
         return (self.part(caller, cost, taken),)
+
+    def figures(self, cost: int, found: Any, at_us: int) -> tuple[int, int, int]:
+        """See `Asked.figures`."""
+        state = found if type(found) is tuple else self._state(found, at_us)
+        algorithm = self._algorithm
+        remaining, reset_us = algorithm.left(algorithm.take(state, cost), self.rate, at_us)
+        return self._capacity, remaining, reset_us
 
     def heed(self, caller: str, cost: int, now_us: int, taken: Taken) -> None:
         """Has the next checks of a denied caller be denied without another trip, for as long as that is known."""
@@ -104,6 +112,15 @@ class Prepared:
         if not isinstance(identity, Identity):
             raise not_a_caller(identity)
         return self._quota(identity), identity.key(self._by or strategy)
+
+    def decide(self, identity: Identity, strategy: str, cost: int, now_us: int) -> Decision | None:
+        """The decision on a call if no trip is needed for it: in memory, or with units in hand."""
+        quota = self.plain if self._planner is None else self._quota(identity)
+        decide = quota.decide
+        if decide is None:
+            return None
+        decision: Decision | None = decide(quota, identity.key(self._by or strategy), cost, now_us)
+        return decision
 
     def _quota(self, identity: Identity) -> Quota:
         plain = self.plain

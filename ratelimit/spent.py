@@ -61,9 +61,11 @@ def note_spent(
 ) -> None:
     """Notes what `guard` spent for a request. What that means is found out if another guard asks, as few do; but what rules
     knew of the call, now: it may change until then. `args` are what the guard's callables were given."""
-    if callable(guard.key) or type(guard.cost) is not int:
-        return
-    note = guard, _knowing(guard, identity, args), decision
+    if guard.plain is None:
+        if callable(guard.key) or type(guard.cost) is not int:
+            return
+        identity = _knowing(guard, identity, args)
+    note = guard, identity, decision
     known = request.get(SPENT)
     if known is None:
         request[SPENT] = [note]

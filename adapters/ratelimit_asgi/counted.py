@@ -11,9 +11,9 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Final
 
-from ratelimit import Category, Decision, Identity, Limiter, Rate
+from ratelimit import Decision, Identity
 from ratelimit.asgi import STARTS, Message, Scope, Send, headed
 from ratelimit.decision import Part, decided
 from ratelimit.guard import Guard
@@ -27,23 +27,17 @@ _SHOWN: Final = "ratelimit.shown"
 class Limit:
     """A guard as connections meet it: counted once on each, and noted there."""
 
-    __slots__ = ("_cost", "_key", "_place", "guard", "rule")
+    __slots__ = ("_guard", "_place", "_plain")
 
     def __init__(self, guard: Guard, place: str = "") -> None:
         """`place` is where a rate counts that a function gives."""
-        self.guard = guard
+        self._guard = guard
         self._place = place
-        rule = guard.rule if guard.rate is None else guard.rate
-        asks = callable(rule) or callable(guard.key) or callable(guard.cost) or guard.attributes is not None
-        placed = guard.group is not None or not guard.counts_apart
-        # A limit that asks nobody, as most do, is asked for without the steps in between.
-        self.rule = rule if isinstance(rule, (Category, Rate)) and placed and not asks else None
-        self._key: Any = guard.key
-        self._cost: Any = guard.cost
+        self._plain = None if guard.plain is None or guard.plain[3] == "" else guard.plain
 
     async def acheck(self, scope: Scope, identity: Identity, subject: object) -> Decision:
         """The decision on a connection; `subject` is what callables are given."""
-        decision = spent(scope, self.guard, identity, subject) if SPENT in scope else None
+        decision = spent(scope, self._guard, identity, subject) if SPENT in scope else None
         if decision is None:
             decision = await self.ask(identity, subject)
             self.note(scope, identity, decision, subject)
@@ -51,38 +45,34 @@ class Limit:
 
     def ask(self, identity: Identity, subject: object) -> Awaitable[Decision]:
         """The limiter's decision, whatever was counted before. To be noted."""
-        guard, rule = self.guard, self.rule
-        if rule is None:
+        guard = self._guard
+        if self._plain is None:
             return guard.acheck(identity, self._place, subject)
-        key, cost, group = self._key, self._cost, guard.group
+        rule, key, cost, group = self._plain
         return guard.limiter.acheck(rule, identity, key=key, cost=cost, group=group, protocol=guard.protocol)
+
+    def at_hand(self, identity: Identity) -> Decision | None:
+        """The decision of `ask`, if there is nothing to wait for. To be noted."""
+        return self._guard.at_hand(identity)
 
     def check(self, scope: Scope, identity: Identity, subject: object) -> Decision:
         """`acheck` where there is no event loop, or nothing to wait for."""
-        decision = spent(scope, self.guard, identity, subject) if SPENT in scope else None
+        decision = spent(scope, self._guard, identity, subject) if SPENT in scope else None
         if decision is None:
-            if self.rule is None:
-                decision = self.guard.check(identity, self._place, subject)
-            else:
-                decision = self.decide(self.guard.limiter, identity)
+            decision = self._guard.check(identity, self._place, subject)
             self.note(scope, identity, decision, subject)
         return decision
 
-    def decide(self, limiter: Limiter, identity: Identity) -> Decision:
-        """What `limiter` says to a limit that asks nobody."""
-        guard, rule = self.guard, self.rule
-        assert rule is not None
-        return limiter.check(rule, identity, key=self._key, cost=self._cost, group=guard.group, protocol=guard.protocol)
-
     def note(self, scope: Scope, identity: Identity, decision: Decision, subject: object) -> None:
         """Has the connection know of what was counted, if anything was."""
-        if self.rule is None and not decision.counted:
+        plain = self._plain
+        if plain is None and not decision.counted:
             return
-        note_spent(scope, self.guard, identity, decision, subject)
+        note_spent(scope, self._guard, identity, decision, subject)
         earlier = scope.get("limit_decision")
         if earlier is None:
             # The key that a plain limit counts by is known without working out the figures.
-            key = decision.key if self.rule is None else identity.key(self._key)
+            key = decision.key if plain is None else identity.key(plain[1])
         else:
             decision = together(earlier, decision)
             key = decision.key

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import Final
 
-from ratelimit import ConfigurationError, Decision, Limiter, MemoryStore, get_limiter
+from ratelimit import ConfigurationError, Decision, Limiter, get_limiter
 from ratelimit.asgi import (
     ASGIApp,
     Receive,
@@ -69,7 +69,6 @@ class RateLimitMiddleware:
         self._of_preflights = {limit for rule, limit in self._limits["http"].items() if "OPTIONS" in rule.methods}
         self._by_host = rules.has_hosts
         self._remembered = lru_cache(_REMEMBERED)(self._find)
-        self._known: tuple[Limiter | None, Settings | None, bool] = None, None, False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -85,14 +84,13 @@ class RateLimitMiddleware:
         if limit is not None:
             user = self._user
             identity = await aidentify(user, scope, scope, settings) if user else scope_identity(scope, settings)
-            known = self._known
-            if known[0] is not limiter or known[1] is not settings:
-                known = self._known = limiter, settings, type(limiter.store) is MemoryStore
-            if known[2] and limit.rule is not None and SPENT not in scope:
-                decision = limit.decide(limiter, identity)  # nothing to wait for: a coroutine would only cost
-                limit.note(scope, identity, decision, scope)
-            else:
+            if SPENT in scope:
                 decision = await limit.acheck(scope, identity, scope)
+            else:
+                # Where there is nothing to wait for, a coroutine would only cost.
+                at_hand = limit.at_hand(identity)
+                decision = await limit.ask(identity, scope) if at_hand is None else at_hand
+                limit.note(scope, identity, decision, scope)
             if not decision.allowed:
                 await _refuse(scope, receive, send, decision, settings)
                 return
@@ -103,12 +101,14 @@ class RateLimitMiddleware:
     def _limit(self, scope: Scope, kind: str) -> Limit | None:
         """The limit that means the connection."""
         method = scope["method"] if kind == "http" else ""
-        path, reading = scope["path"], None
+        path, reading, host = scope["path"], None, ""
+        # Clients write all of these.
+        find = self._remembered if len(path) + len(method) <= _LONGEST else self._find
         if scope.get("root_path"):
             path, reading = route_path(scope), other_reading(scope)
-        host = (header(scope, "host") or "") if self._by_host else ""
-        # Clients write all of these.
-        find = self._remembered if len(scope["path"]) + len(method) + len(host) <= _LONGEST else self._find
+        if self._by_host:
+            host = header(scope, "host") or ""
+            find = find if len(host) <= _LONGEST else self._find
         limit = find(kind, path, method, host, reading)
         if method == "OPTIONS" and limit not in self._of_preflights and is_preflight(method, partial(header, scope)):
             return None

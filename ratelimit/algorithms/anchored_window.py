@@ -42,13 +42,18 @@ def lifetime_us(state: State, rate: Rate, now_us: int) -> int:
     return state[0] + rate.window_us - now_us
 
 
+def left(state: State, rate: Rate, now_us: int) -> tuple[int, int]:
+    """Whole units left in `state`, and microseconds until nothing is used."""
+    used = state[1]
+    return max(0, rate.limit - used), lifetime_us(state, rate, now_us) if used else 0
+
+
 def outcome(state: State, rate: Rate, cost: int, now_us: int, charged: bool) -> Outcome:
     """The figures after a call for `cost` units that were `charged` or not."""
     allowed = passes(state, rate, cost, now_us)
-    used = state[1] + cost if charged else state[1]
-    rest_us = lifetime_us(state, rate, now_us)
+    remaining, reset_us = left(take(state, cost) if charged else state, rate, now_us)
     if allowed:
         retry_us = 0
     else:
-        retry_us = rest_us if rate.limit > 0 and cost <= rate.limit else NEVER
-    return Outcome(allowed, rate.limit, max(0, rate.limit - used), retry_us, rest_us if used else 0)
+        retry_us = lifetime_us(state, rate, now_us) if rate.limit > 0 and cost <= rate.limit else NEVER
+    return Outcome(allowed, rate.limit, remaining, retry_us, reset_us)

@@ -37,9 +37,14 @@ def settle(state: State, rate: Rate, cost: int, taken_us: int) -> State:
     return state
 
 
+def left(state: State, rate: Rate, now_us: int) -> tuple[int, int]:
+    """How many further values fit beside those in `state`, and microseconds until all are forgotten."""
+    return fixed_window.left(state, rate, now_us)
+
+
 def outcome(state: State, rate: Rate, cost: int, now_us: int, charged: bool) -> Outcome:
     """The figures after a call for `cost` new values that was `charged` or not; `remaining` counts further ones."""
     allowed = passes(state, rate, cost, now_us)
-    seen = take(state, cost)[0] if charged else state[0]
-    found = fixed_window.outcome((seen,), rate, 0 if allowed else cost, now_us, False)
-    return found._replace(allowed=allowed)
+    remaining, reset_us = left(take(state, cost) if charged else state, rate, now_us)
+    retry_us = 0 if allowed else fixed_window.wait_us(rate, cost, now_us)
+    return Outcome(allowed, rate.limit, remaining, retry_us, reset_us)

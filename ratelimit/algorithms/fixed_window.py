@@ -26,7 +26,8 @@ def passes(state: State, rate: Rate, cost: int, now_us: int) -> bool:
 
 def take(state: State, cost: int) -> State:
     """`state` after `cost` units, negative ones to give back."""
-    return (max(0, state[0] + cost),)
+    used = state[0] + cost
+    return (used if used > 0 else 0,)
 
 
 def settle(state: State, rate: Rate, cost: int, taken_us: int) -> State:
@@ -39,12 +40,20 @@ def lifetime_us(state: State, rate: Rate, now_us: int) -> int:
     return rate.window_us - now_us % rate.window_us + min(rate.window_us, MAX_SKEW_US)
 
 
+def wait_us(rate: Rate, cost: int, now_us: int) -> int:
+    """How long a refused cost waits: until the window ends, unless it never can pass."""
+    return rate.window_us - now_us % rate.window_us if 0 < rate.limit >= cost else NEVER
+
+
+def left(state: State, rate: Rate, now_us: int) -> tuple[int, int]:
+    """Whole units left in `state`, and microseconds until nothing is used."""
+    used, limit, window_us = state[0], rate.limit, rate.window_us
+    return limit - used if used < limit else 0, window_us - now_us % window_us if used else 0
+
+
 def outcome(state: State, rate: Rate, cost: int, now_us: int, charged: bool) -> Outcome:
     """The figures after a call for `cost` units that were `charged` or not."""
-    used, limit = state[0], rate.limit
-    rest_us = rate.window_us - now_us % rate.window_us
     allowed = passes(state, rate, cost, now_us)
-    retry_us = 0 if allowed else rest_us if 0 < limit >= cost else NEVER
-    if charged:
-        used = max(0, used + cost)
-    return Outcome(allowed, limit, limit - used if used < limit else 0, retry_us, rest_us if used else 0)
+    remaining, reset_us = left(take(state, cost) if charged else state, rate, now_us)
+    retry_us = 0 if allowed else wait_us(rate, cost, now_us)
+    return Outcome(allowed, rate.limit, remaining, retry_us, reset_us)

@@ -54,13 +54,17 @@ def lifetime_us(state: State, rate: Rate, now_us: int) -> int:
     return (state[0] + 2) * rate.window_us - now_us
 
 
+def left(state: State, rate: Rate, now_us: int) -> tuple[int, int]:
+    """Whole units left in `state`, and microseconds until nothing is used."""
+    return max(0, rate.limit - _in_use(state, rate, now_us)), _reset(state, rate, now_us)
+
+
 def outcome(state: State, rate: Rate, cost: int, now_us: int, charged: bool) -> Outcome:
     """The figures after a call for `cost` units that were `charged` or not."""
     allowed = passes(state, rate, cost, now_us)
-    after = take(state, cost) if charged else state
-    remaining = max(0, rate.limit - _in_use(after, rate, now_us))
+    remaining, reset_us = left(take(state, cost) if charged else state, rate, now_us)
     retry_us = 0 if allowed else _wait(state, rate, cost, now_us)
-    return Outcome(allowed, rate.limit, remaining, retry_us, _reset(after, rate, now_us))
+    return Outcome(allowed, rate.limit, remaining, retry_us, reset_us)
 
 
 def _rest(state: State, rate: Rate, now_us: int) -> int:

@@ -53,18 +53,24 @@ def lifetime_us(state: State, rate: Rate, now_us: int) -> int:
     return max(state[0] - now_us, _free(state, rate, 0, now_us))
 
 
+def left(state: State, rate: Rate, now_us: int) -> tuple[int, int]:
+    """Whole units left in `state`, and microseconds until nothing is used."""
+    if rate.limit == 0:
+        return 0, 0
+    return max(0, rate.capacity - state[1] - (state[2] > 0)), _free(state, rate, 0, now_us)
+
+
 def outcome(state: State, rate: Rate, cost: int, now_us: int, charged: bool) -> Outcome:
     """The figures after a call for `cost` units that were `charged` or not."""
     allowed = passes(state, rate, cost, now_us)
-    after = take(state, cost) if charged else state
-    remaining = max(0, rate.capacity - after[1] - (after[2] > 0)) if rate.limit else 0
+    remaining, reset_us = left(take(state, cost) if charged else state, rate, now_us)
     if allowed:
         retry_us = 0
     elif rate.limit == 0 or cost > rate.capacity:
         retry_us = NEVER
     else:
         retry_us = _free(state, rate, rate.capacity - cost, now_us)
-    return Outcome(allowed, rate.capacity, remaining, retry_us, _free(after, rate, 0, now_us) if rate.limit else 0)
+    return Outcome(allowed, rate.capacity, remaining, retry_us, reset_us)
 
 
 def _free(state: State, rate: Rate, units: int, now_us: int) -> int:

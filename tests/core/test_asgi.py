@@ -208,29 +208,32 @@ async def test_a_handshake_is_turned_down_in_the_best_way_the_server_has(
 
 @pytest.mark.parametrize("kind", ["http.response.start", "websocket.accept", "websocket.http.response.start"])
 async def test_headers_are_added_but_for_the_applications_own(kind: str) -> None:
-    message = {"type": kind, "headers": [(b"A", b"own")]}
+    message = {"type": kind, "headers": [(b"RateLimit", b"own")]}
 
     async def app(send: Any) -> None:
-        await with_headers(send, [(b"a", b"1"), (b"b", b"2")])(message)
+        await with_headers(send, [(b"ratelimit", b"1"), (b"retry-after", b"2")])(message)
 
-    assert await sent_by(app) == [{"type": kind, "headers": [(b"A", b"own"), (b"b", b"2")]}]
-    assert message["headers"] == [(b"A", b"own")]
+    assert await sent_by(app) == [{"type": kind, "headers": [(b"RateLimit", b"own"), (b"retry-after", b"2")]}]
+    assert message["headers"] == [(b"RateLimit", b"own")]
 
 
 @pytest.mark.parametrize(
     ("own", "both"),
     [
-        (None, [(b"a", b"1"), (b"b", b"2")]),
-        ([], [(b"a", b"1"), (b"b", b"2")]),
-        ([(b"c", b"3")], [(b"c", b"3"), (b"a", b"1"), (b"b", b"2")]),
-        ([(b"a", b"3"), (b"a", b"4")], [(b"a", b"3"), (b"a", b"4"), (b"b", b"2")]),
-        ([(b"B", b"3"), (b"A", b"4")], [(b"B", b"3"), (b"A", b"4")]),
-        ([[b"c", b"3"]], [[b"c", b"3"], (b"a", b"1"), (b"b", b"2")]),
+        (None, [(b"ratelimit", b"1"), (b"retry-after", b"2")]),
+        ([], [(b"ratelimit", b"1"), (b"retry-after", b"2")]),
+        ([(b"etag", b"3")], [(b"etag", b"3"), (b"ratelimit", b"1"), (b"retry-after", b"2")]),
+        (
+            [(b"ratelimit", b"3"), (b"ratelimit", b"4")],
+            [(b"ratelimit", b"3"), (b"ratelimit", b"4"), (b"retry-after", b"2")],
+        ),
+        ([(b"Retry-After", b"3"), (b"RateLimit", b"4")], [(b"Retry-After", b"3"), (b"RateLimit", b"4")]),
+        ([[b"etag", b"3"]], [[b"etag", b"3"], (b"ratelimit", b"1"), (b"retry-after", b"2")]),
     ],
 )
 def test_a_name_that_a_response_has_is_not_given_again(own: Any, both: Any) -> None:
     message = {"type": "http.response.start", "headers": own}
-    assert headed(message, [(b"a", b"1"), (b"b", b"2")])["headers"] == both
+    assert headed(message, [(b"ratelimit", b"1"), (b"retry-after", b"2")])["headers"] == both
     assert message["headers"] is own
 
 

@@ -10,6 +10,7 @@ from ratelimit import guard as module
 from ratelimit.guard import Guard, kept_guard
 from ratelimit.settings import Settings, override
 from ratelimit.testing import FakeClock, isolated
+from tests.core.far import FarStore
 
 USER = Identity("42", "203.0.113.7")
 OTHER = Identity("43", "203.0.113.7")
@@ -289,3 +290,71 @@ async def test_a_limit_without_questions_asks_the_same_as_any_other(
     found = [guard.check(USER, "place"), await guard.acheck(USER, "place"), limiter.check_many([call])]
     assert [decision.remaining for decision in found] == [10 - call.cost * times for times in (1, 2, 3)]
     assert len({(decision.rule, decision.key) for decision in found}) == 1
+
+
+class TestAtHand:
+    """What takes no trip is decided without a coroutine, and is what `check` decides."""
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {"rule": "WRITE_HEAVY"},
+            {"rate": "10/m", "group": "g"},
+            {"rate": "10/m burst 10", "group": "g", "key": "ip", "cost": 3},
+            {"rate": "10/m; 20/h", "group": "g"},
+            {"rule": RateLimits.AI_QUERY, "key": "global"},
+        ],
+    )
+    @pytest.mark.parametrize("identity", [USER, Identity(), Identity("1", superuser=True)])
+    async def test_is_what_check_decides(
+        self, limiter: Limiter, arguments: dict[str, Any], identity: Identity, fake_clock: FakeClock
+    ) -> None:
+        guard = Guard(**arguments)
+        found = [guard.at_hand(identity), guard.check(identity, ""), await guard.acheck(identity, "")]
+        first, second, third = [one.remaining for one in found if one is not None]
+        assert first - second == second - third == guard.cost
+        assert len({(one.rule, one.key, one.limit) for one in found if one is not None}) == 1
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            {"rate": "10/m"},
+            {"rate": "10/m", "group": "g", "cost": 0},
+            {"rate": "10/m", "group": "g", "cost": lambda *_: 1},
+            {"rate": "10/m", "group": "g", "key": lambda *_: "k"},
+            {"rate": lambda *_: "10/m", "group": "g"},
+            {"rule": "WRITE_HEAVY", "attributes": {"path": "/"}},
+            {"rule": Rule("r", "10/m")},
+        ],
+    )
+    def test_what_has_to_be_found_out_is_not(self, limiter: Limiter, arguments: dict[str, Any]) -> None:
+        guard = Guard(**arguments)
+        assert [guard.at_hand(USER), guard.at_hand(USER)] == [None, None]
+        assert guard.check(USER, "place").remaining == (10 if arguments.get("cost") == 0 else 9)
+
+    def test_what_takes_a_trip_is_not(self) -> None:
+        store = FarStore()
+        guard = Guard(rate="10/m", group="g", limiter=Limiter(store, clock=FakeClock()))
+        assert [guard.at_hand(USER), guard.at_hand(USER), store.trips] == [None, None, []]
+
+    def test_follows_settings_and_limiter(self, limiter: Limiter) -> None:
+        guard = Guard("WRITE_HEAVY")
+        assert at_hand(guard, Identity()) == (5, 4)
+        with override(overrides={"WRITE_HEAVY": "3/m"}):
+            assert at_hand(guard, Identity()) == (3, 1)
+            with isolated():
+                assert at_hand(guard, Identity()) == (3, 2)
+            with override(disable=True):
+                assert guard.at_hand(Identity()) is None
+        assert at_hand(guard, Identity()) == (5, 2)
+
+    def test_denials_are_logged(self, limiter: Limiter, caplog: pytest.LogCaptureFixture) -> None:
+        guard = Guard(rate="1/m", group="g", protocol="http")
+        assert [bool(guard.at_hand(USER)) for _ in range(2)] == [True, False]
+        assert caplog.messages == ["rate limit exceeded: rule=g key=user:42 rate=1/m protocol=http"]
+
+
+def at_hand(guard: Guard, identity: Identity) -> tuple[int, int]:
+    decision = guard.at_hand(identity)
+    assert decision is not None
+    return decision.limit, decision.remaining

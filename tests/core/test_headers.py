@@ -113,6 +113,18 @@ def test_raw_headers_are_the_same_in_bytes(limiter: Limiter, style: str) -> None
         assert raw == [(name.lower().encode(), text.encode("ascii")) for name, text in headers.items()]
 
 
+@pytest.mark.parametrize("rate", ["3/m", "3/m sliding", "3/m anchored", "3/m burst 3", "3/m leaky burst 3", "3/m; 9/h"])
+@pytest.mark.parametrize("cost", [1, 3])
+def test_the_headers_of_every_response_are_those_of_the_parts(
+    limiter: Limiter, fake_clock: FakeClock, rate: str, cost: int
+) -> None:
+    for _ in range(4):
+        raw = raw_headers(limiter.check(Rate.parse(rate), "raw", cost=cost, group="g"), "x")
+        headers = limiter.check(Rate.parse(rate), "parts", cost=cost, group="g").headers("x")
+        assert raw == [(name.lower().encode(), text.encode()) for name, text in headers.items()]
+        fake_clock.advance(7.25)
+
+
 def test_clients_are_not_told_of_what_only_counts_in_shadow(limiter: Limiter) -> None:
     shadow, real = Rule("s", "1/m", action="log"), Rule("r", "5/m")
     for style in ("ietf", "x"):

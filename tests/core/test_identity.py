@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ratelimit import ConfigurationError, Identity, shapes
 from ratelimit import identity as module
-from ratelimit.identity import STRATEGIES, hashed, resolve
+from ratelimit.identity import STRATEGIES, hashed, resolve, resolve_address
 from ratelimit.settings import Settings
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -255,3 +255,24 @@ def test_without_proxies_no_header_is_looked_at_after_the_first_requests(monkeyp
 
     assert resolve(headers(), IP, settings=Settings()).ip == IP
     assert resolve(headers(), IP, 42, "t", settings=Settings()).ip == IP
+
+
+@pytest.mark.parametrize("peer", [IP, "2001:db8:1:2:3::4", "::ffff:203.0.113.7", "not an address", "p" * 100])
+@pytest.mark.parametrize("mask", [32, 64])
+def test_the_short_way_finds_the_same_caller(monkeypatch: pytest.MonkeyPatch, peer: str, mask: int) -> None:
+    monkeypatch.setattr(shapes, "looking", False)
+    settings = Settings(ipv6_mask=mask)
+    assert resolve_address(peer, settings) == resolve([], peer, settings=settings)
+
+
+@pytest.mark.parametrize("peer", [None, "", "p" * 101])
+def test_the_short_way_is_for_addresses(monkeypatch: pytest.MonkeyPatch, peer: str | None) -> None:
+    monkeypatch.setattr(shapes, "looking", False)
+    assert resolve_address(peer, Settings()) is None
+
+
+def test_the_short_way_is_not_taken_where_headers_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "looking", True)
+    assert resolve_address(IP, Settings()) is None
+    monkeypatch.setattr(shapes, "looking", False)
+    assert resolve_address(IP, Settings(proxies_count=1)) is None
