@@ -11,7 +11,7 @@ from django.utils.functional import LazyObject, empty
 
 from ratelimit import Identity, get_limiter, shapes
 from ratelimit.addresses import Header, environ_headers
-from ratelimit.identity import resolve
+from ratelimit.identity import resolve, resolve_address
 from ratelimit.settings import Settings
 
 
@@ -54,6 +54,10 @@ async def afound_user(request: HttpRequest) -> Any:
 def _resolve(request: HttpRequest, user: Any, settings: Settings | None) -> Identity:
     settings = settings or get_limiter().settings
     peer, token = request.META.get("REMOTE_ADDR"), getattr(request, "limit_token", None)
+    if user is None and token is None:
+        found = resolve_address(peer, settings)
+        if found is not None:
+            return found
     headers = request_headers(request) if settings.proxied or shapes.looking else ()
     return resolve(headers, peer, user, token, settings=settings)
 

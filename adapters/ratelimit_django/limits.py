@@ -14,7 +14,7 @@ from ratelimit.guard import RULES, Attributes, Guard
 from ratelimit.paths import PathRule
 from ratelimit.plan import RuleLike
 from ratelimit.settings import Settings
-from ratelimit.spent import note_spent, spent
+from ratelimit.spent import SPENT, note_spent, spent
 from ratelimit_django.callers import USER_STRATEGIES, Caller, ViewKey, parse_key
 from ratelimit_django.identity import arequest_identity, request_identity
 from ratelimit_django.methods import ALL, counted_methods
@@ -62,13 +62,14 @@ class Limit:
         settings = self._guard.limiter.settings
         if not self._counts(request, settings):
             return note(request, None)
-        asked = self._asked(request, group, request_identity(request, settings=settings, user=self._needs_user))
+        identity = request_identity(request, settings=settings, user=self._needs_user)
+        identity, group = self._asked(request, group, identity)
         holder = _standing_for(request)
-        decision = spent(holder, self._guard, asked[0], *asked[2:], request)
+        decision = spent(holder, self._guard, identity, group, request) if SPENT in holder else None
         if decision is None:
-            decision = self._guard.check(*asked, request)
-            note_spent(holder, self._guard, asked[0], decision, *asked[2:], request)
-        return note(request, decision)
+            decision = self._guard.check(identity, group, group, request)
+            note_spent(holder, self._guard, identity, decision, group, request)
+        return note(request, decision, self._known_key(identity))
 
     async def acheck(self, request: HttpRequest, group: str) -> Decision | None:
         """`check` for an event loop."""
@@ -76,36 +77,40 @@ class Limit:
         if not self._counts(request, settings):
             return note(request, None)
         identity = await arequest_identity(request, settings=settings, user=self._needs_user)
-        asked = self._asked(request, group, identity)
+        identity, group = self._asked(request, group, identity)
         holder = _standing_for(request)
-        decision = spent(holder, self._guard, asked[0], *asked[2:], request)
+        decision = spent(holder, self._guard, identity, group, request) if SPENT in holder else None
         if decision is None:
-            decision = await self._guard.acheck(*asked, request)
-            note_spent(holder, self._guard, asked[0], decision, *asked[2:], request)
-        return note(request, decision)
+            decision = await self._guard.acheck(identity, group, group, request)
+            note_spent(holder, self._guard, identity, decision, group, request)
+        return note(request, decision, self._known_key(identity))
 
     def look(self, request: HttpRequest, group: str) -> Decision | None:
         """What `check` would decide, noted on the request; nothing is taken."""
         settings = self._guard.limiter.settings
         if not self._counts(request, settings):
             return note(request, None)
-        asked = self._asked(request, group, request_identity(request, settings=settings, user=self._needs_user))
-        call = self._guard.call(*asked, request)
+        identity = request_identity(request, settings=settings, user=self._needs_user)
+        identity, group = self._asked(request, group, identity)
+        call = self._guard.call(identity, group, group, request)
         if call is None:
             return note(request, None)
-        rule, identity, group_of_call, cost, key, _ = call
         found = self._guard.limiter.peek(
-            rule, identity, key=key, cost=cost, group=group_of_call, protocol=self._guard.protocol
+            call.rule, call.identity, key=call.key, cost=call.cost, group=call.group, protocol=self._guard.protocol
         )
         return note(request, found)
 
     def _counts(self, request: HttpRequest, settings: Settings) -> bool:
         return not settings.disable and (self._methods is None or request.method in self._methods)
 
-    def _asked(self, request: HttpRequest, group: str, identity: Identity) -> tuple[Identity, str, str]:
-        """The caller, where a rate counts, and what callables are told of that."""
-        group = self._guard.group or group
-        return identity if self._value is None else self._value.of(request, identity), group, group
+    def _asked(self, request: HttpRequest, group: str, identity: Identity) -> tuple[Identity, str]:
+        """The caller, and where a rate counts, which callables are told, too."""
+        return identity if self._value is None else self._value.of(request, identity), self._guard.group or group
+
+    def _known_key(self, identity: Identity) -> str | None:
+        """The key that a plain limit counts by: known without working out the figures."""
+        plain = self._guard.plain
+        return None if plain is None else identity.key(plain[1])
 
 
 def view_limit(

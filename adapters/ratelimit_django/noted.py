@@ -17,24 +17,27 @@ _NOTED: Final = "_ratelimit_noted"
 """Where all decisions on a request are, once there are several."""
 
 
-def note(request: Any, decision: Decision | None) -> Decision | None:
+def note(request: Any, decision: Decision | None, key: str | None = None) -> Decision | None:
     """Sets `request.limited`, True as soon as one of a view's limits was exceeded, `request.limit_decision`, the decision
     that constrains the request most so far, and `request.limit_key`, the caller whose budget that is.
 
-    Gives `decision`, None where nothing was counted.
+    Gives `decision`, None where nothing was counted. `key` is the decision's, if that is known.
     """
     if decision is not None and not decision.counted:
         decision = None
     request = _djangos(request)
     limited = decision is not None and not decision.allowed
     request.limited = limited or getattr(request, "limited", False)
-    strictest: Decision | None = getattr(request, "limit_decision", None)
-    if decision is not None:
-        if strictest is not None:
-            setattr(request, _NOTED, [*getattr(request, _NOTED, [strictest]), decision])
-        strictest = decision if strictest is None else stricter(strictest, decision)
+    earlier: Decision | None = getattr(request, "limit_decision", None)
+    strictest = earlier if decision is None else decision
+    if decision is not None and earlier is not None:
+        setattr(request, _NOTED, [*getattr(request, _NOTED, [earlier]), decision])
+        strictest = stricter(earlier, decision)
     request.limit_decision = strictest
-    request.limit_key = None if strictest is None else strictest.key
+    if strictest is None:
+        request.limit_key = None
+    else:
+        request.limit_key = key if key is not None and strictest is decision else strictest.key
     return decision
 
 
