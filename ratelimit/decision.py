@@ -156,12 +156,12 @@ class Decision:
         return tuple(part.rule for part in self.parts if not part.enforced and not part.outcome.allowed)
 
     def figures(self) -> Figures | None:
-        """What the client of an allowed call is told; None in shadow, where there is nothing for clients to heed.
+        """What clients are told; None in shadow, where there is nothing for them to heed.
 
-        Every response may tell it: where one rate was asked, that takes no `binding`.
+        Every response may tell it: of a call that passed the one rate it asked for, that takes no `binding`.
         """
         asked = self._binding
-        if not isinstance(asked, Part):
+        if self.allowed and not isinstance(asked, Part):
             found = asked.figures(self._cost, self._found, self._at_us)
             if found is not None:
                 return found

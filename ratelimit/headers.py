@@ -36,11 +36,11 @@ def response_headers(decision: Decision, style: str | Unchecked = "none") -> dic
             headers["Retry-After"] = str(wait)
     if style != "none":
         # In shadow, nothing is for clients to heed; when the binding part only counts, all do.
-        if style == "x" and decision.binding.enforced:
-            outcome = decision.binding.outcome
-            headers["X-RateLimit-Limit"] = str(outcome.limit)
-            headers["X-RateLimit-Remaining"] = str(outcome.remaining)
-            headers["X-RateLimit-Reset"] = str(whole_seconds(outcome.reset_after_us))
+        if style == "x" and (figures := decision.figures()) is not None:
+            limit, remaining, reset_us = figures
+            headers["X-RateLimit-Limit"] = str(limit)
+            headers["X-RateLimit-Remaining"] = str(remaining)
+            headers["X-RateLimit-Reset"] = str(whole_seconds(reset_us))
         elif style == "ietf" and decision.binding.enforced:
             shown = [part for part in decision.parts if part.enforced]
             names = [_quoted(name) for name in policy_names(shown)]
