@@ -21,7 +21,8 @@ from ratelimit.multiplier import Multiplier
 from ratelimit.outage import OutageLog, policy_outcomes
 from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
 from ratelimit.plan import Ask, Call, Cost, Planner, RuleLike, check_cost
-from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, Quota, prepare
+from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, prepare
+from ratelimit.quota import Quota
 from ratelimit.rates import MAX_LIMIT, Rate
 from ratelimit.reservation import Reservation
 from ratelimit.rules import Policy, Rule

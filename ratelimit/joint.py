@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.categories import Category
@@ -24,16 +24,12 @@ from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
 from ratelimit.keys import further_head, head
 from ratelimit.plan import Planner, RuleLike, not_a_caller
+from ratelimit.quota import Quota
 from ratelimit.rates import MAX_LIMIT, Rate
 from ratelimit.rules import PLAIN_BY, Policy, Rule
 from ratelimit.settings import Settings
 from ratelimit.stores.base import Callers, JointCounter, LocalJointCounter, Share, Store, Taken
 from ratelimit.tiers import tier_of
-
-if TYPE_CHECKING:
-    from ratelimit.prepared import (
-        Quota,  # `of` gives the same type there and here, for compiled code need not box it then
-    )
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _MAX_QUOTAS: Final = 256
@@ -153,7 +149,9 @@ class PreparedJoint:
         self._quotas: dict[object, JointQuota] = {}
         self.plain = self._made([one.rate for one in counted])
 
-    def of(self, identity: Identity, strategy: str) -> tuple[Quota | JointQuota, Callers]:
+    def of(
+        self, identity: Identity, strategy: str
+    ) -> tuple[Quota | JointQuota, Callers]:  # as `Prepared.of`, for compiled code
         """What the caller has, and whom the call counts for: by the rules' own characteristics, else by `strategy`."""
         if not isinstance(identity, Identity):
             raise not_a_caller(identity)

@@ -15,18 +15,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ratelimit.algorithms.base import BY_NAME
 from ratelimit.categories import Category
-from ratelimit.decision import Decision, Part
-from ratelimit.denials import Denials
+from ratelimit.decision import Decision
 from ratelimit.identity import Identity
 from ratelimit.joint import JointQuota, PreparedJoint, prepare_joint
 from ratelimit.keys import head
 from ratelimit.plan import Planner, RuleLike, not_a_caller
+from ratelimit.quota import EVERYBODY, CommonQuota, Quota
 from ratelimit.rates import Rate
-from ratelimit.rules import PLAIN_BY, Policy, Rule
+from ratelimit.rules import LEASED_BY, Policy, Rule
 from ratelimit.settings import Settings
-from ratelimit.stores.base import Callers, Counter, LocalCounter, Store, Taken
+from ratelimit.stores.base import Callers, Counter, LocalCounter, Store
 from ratelimit.tiers import tier_of
 
 if TYPE_CHECKING:
@@ -38,50 +37,6 @@ _MAX_QUOTAS: Final = 256
 
 Leases = dict[tuple[str, Rate, int], "Leased"]
 """Counters that take leases, by the head of their keys, rate and size: however often a rule is prepared, one hand for each."""
-
-
-class Quota:
-    """One rate of one rule: what a caller of one tier has."""
-
-    __slots__ = ("_algorithm", "_capacity", "_state", "atake", "decide", "denials", "name", "rate", "take")
-
-    def __init__(self, name: str, rate: Rate, counter: Counter | LocalCounter | Leased, denials_us: int = 0) -> None:
-        self.name = name
-        self.rate = rate
-        self._capacity = rate.capacity
-        self.denials = Denials(denials_us)
-        # Of a counter in memory, `decide` and `state`; of another, `take` and `atake`; of one with leases, `decide` as well,
-        # which decides what is in hand.
-        self.decide: Any = getattr(counter, "decide", None)
-        self.take: Any = getattr(counter, "take", None)
-        self.atake: Any = getattr(counter, "atake", None)
-        self._state: Any = getattr(counter, "state", None)
-        self._algorithm = BY_NAME[rate.algorithm]
-
-    def part(self, caller: str, cost: int, taken: Taken) -> Part:
-        """The figures of what was taken."""
-        passes, found, at_us = taken
-        state = found if type(found) is tuple else self._state(found, at_us)
-        rate, algorithm = self.rate, self._algorithm
-        if not passes:  # it may have been a while since a denial
-            state = algorithm.current(state, rate, at_us)
-        return Part(self.name, rate, algorithm.outcome(state, rate, cost, at_us, passes), caller)
-
-    def parts(self, caller: str, cost: int, taken: Taken) -> tuple[Part]:
-        """See `Asked.parts`."""
-        return (self.part(caller, cost, taken),)
-
-    def figures(self, cost: int, found: Any, at_us: int) -> tuple[int, int, int]:
-        """See `Asked.figures`."""
-        state = found if type(found) is tuple else self._state(found, at_us)
-        algorithm = self._algorithm
-        remaining, reset_us = algorithm.left(algorithm.take(state, cost), self.rate, at_us)
-        return self._capacity, remaining, reset_us
-
-    def heed(self, caller: str, cost: int, now_us: int, taken: Taken) -> None:
-        """Has the next checks of a denied caller be denied without another trip, for as long as that is known."""
-        if not taken[0]:
-            self.denials.put(caller, cost, now_us, taken, self.part(caller, cost, taken).outcome.retry_after_us)
 
 
 class Prepared:
@@ -144,7 +99,7 @@ class Prepared:
                 self._quotas = {}
             counter = self._counter(rate)
             assert counter is not None
-            quota = self._quotas[rate] = Quota(plain.name, rate, counter, self._denials_us)
+            quota = self._quotas[rate] = type(plain)(plain.name, rate, counter, self._denials_us)
         return quota
 
     def forget_denials(self, caller: str) -> None:
@@ -183,7 +138,7 @@ def prepare(
     if counter is None:
         return None
     denials_us = settings.denial_cache_ms * 1000
-    quota = Quota(name, rate, counter, denials_us)
+    quota = (CommonQuota if by == EVERYBODY else Quota)(name, rate, counter, denials_us)
     return Prepared(rule, quota, by, planner if tiered else None, counter_of, denials_us)
 
 
@@ -208,5 +163,5 @@ def _plain(rule: Rule) -> bool:
         and not rule.match
         and not callable(rule.rate)
         and len(rule.by) == 1  # type: ignore[arg-type]
-        and rule.by[0] in PLAIN_BY  # type: ignore[index, operator]
+        and rule.by[0] in LEASED_BY  # type: ignore[index, operator]
     )

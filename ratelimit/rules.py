@@ -21,8 +21,10 @@ ACTIONS: Final = ("enforce", "log", "skip")
 ON_OUTAGE: Final = ("open", "closed", "local")
 POLICY_NAME: Final = re.compile(r"[a-z][a-z0-9_-]*")
 """What a policy of a file may be called: never what a category may."""
-PLAIN_BY: Final = frozenset({*STRATEGIES, "token"}) - {"global"}
-"""Characteristics that are found in the caller alone."""
+LEASED_BY: Final = frozenset({*STRATEGIES, "token"})
+"""Characteristics that do not depend on the call."""
+PLAIN_BY: Final = LEASED_BY - {"global"}
+"""Those that are found in the caller."""
 
 RateSource = str | Rate | Category | Callable[[Identity], "str | Rate | Category | None"]
 Characteristic = str | Callable[[Identity], str]
@@ -194,8 +196,8 @@ class Rule:
         for what, unset in _LEASED:
             if getattr(self, what) != unset:
                 raise self._error("lease", f"not with {what}; only a rule that counts every call alike can have one")
-        if len(self.by) != 1 or self.by[0] not in PLAIN_BY:  # type: ignore[arg-type, index, operator]
-            raise self._error("lease", f"only where by is one of {', '.join(sorted(PLAIN_BY))}")
+        if len(self.by) != 1 or self.by[0] not in LEASED_BY:  # type: ignore[arg-type, index, operator]
+            raise self._error("lease", f"only where by is one of {', '.join(sorted(LEASED_BY))}")
         rate = self.rate.rate if isinstance(self.rate, Category) else self.rate
         if not isinstance(rate, Rate):
             raise self._error("lease", f"not with a function as the rate, {rate!r}")

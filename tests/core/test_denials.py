@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ratelimit import ConfigurationError, Identity, Limiter, MemoryStore, Rate, RateLimits, Rule
 from ratelimit.denials import MOST, Denials
 from ratelimit.outcome import NEVER
-from ratelimit.prepared import Quota
+from ratelimit.quota import Quota
 from ratelimit.settings import Settings
 from ratelimit.testing import FakeClock
 

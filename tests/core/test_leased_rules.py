@@ -112,6 +112,44 @@ async def test_other_ways_of_asking_find_leased_units_used(limiter: Limiter, sto
     assert store.trips == [10]
 
 
+class TestForEverybody:
+    """One budget, and one hand in each worker: where a lease saves most."""
+
+    RULE = Rule("all", "100/m", by="global", lease=10)
+
+    def test_all_callers_spend_from_one_hand(self, check: Any, limiter: Limiter, store: FarStore) -> None:
+        callers = ["u", ANN, Identity(ip="203.0.113.7"), Identity(name="n"), "global"] * 20
+        decisions = [check(self.RULE, caller) for caller in callers]
+        assert [decision.remaining for decision in decisions] == list(range(99, -1, -1))
+        assert {decision.key for decision in decisions} == {"global"}
+        assert not check(self.RULE, "somebody else")
+        assert store.trips == [10] * 10 + [1]
+        assert limiter.peek(self.RULE, "the store knows as well").remaining == 0
+
+    def test_a_denial_is_known_for_all(self, check: Any, store: FarStore) -> None:
+        plain = Rule("all", "2/m", by="global")
+        assert [bool(check(plain, caller)) for caller in ("a", "b", "c", ANN, "e")] == [True, True, False, False, False]
+        assert store.trips == [1, 1, 1]
+        assert check(plain, "f").retry_after == 60.0
+
+    async def test_after_a_clear_for_anybody_all_start_anew(self, limiter: Limiter, store: FarStore) -> None:
+        for clear in (limiter.clear, limiter.aclear):
+            assert limiter.check(self.RULE, "a", cost=95)
+            assert limiter.check(self.RULE, "b")
+            assert not limiter.check(self.RULE, "c", cost=10)
+            done = clear(self.RULE, ANN)
+            if done is not None:
+                await done
+            assert limiter.check(self.RULE, "c", cost=10).remaining == 90
+            limiter.clear(self.RULE, "")
+
+    @pytest.mark.parametrize("store", ["memory://"])
+    def test_in_memory_it_is_one_budget_too(self, check: Any, fake_clock: FakeClock) -> None:
+        assert [check(self.RULE, caller).remaining for caller in ("a", ANN, "global")] == [99, 98, 97]
+        decision = check(self.RULE, "b", cost=98)
+        assert (decision.allowed, decision.key, decision.remaining) == (False, "global", 97)
+
+
 class TestInHandNoMore:
     @pytest.mark.parametrize("named", [RULE, None], ids=["rule", "all"])
     async def test_after_a_clear(self, named: Rule | None, limiter: Limiter, store: FarStore) -> None:

@@ -181,8 +181,11 @@ class TestDefinition:
                 )
             ),
             *(
-                ({"lease": 2, "by": by}, "lease: only where by is one of ip, token, token_or_ip, user, user_or_ip")
-                for by in ("global", "device", ("ip", "device"), ("user", "ip"), str)
+                (
+                    {"lease": 2, "by": by},
+                    "lease: only where by is one of global, ip, token, token_or_ip, user, user_or_ip",
+                )
+                for by in ("device", ("ip", "device"), ("user", "ip"), str)
             ),
             *(
                 (

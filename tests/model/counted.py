@@ -7,7 +7,7 @@ from typing import Any
 
 from ratelimit.joint import JointQuota
 from ratelimit.outcome import TAKE, Charge, Outcome
-from ratelimit.prepared import Quota
+from ratelimit.quota import Quota
 from ratelimit.stores.base import Share, Store
 from ratelimit.transaction import budget
 
