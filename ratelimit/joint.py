@@ -160,8 +160,6 @@ class PreparedJoint:
     def decide(self, identity: Identity, strategy: str, cost: int, now_us: int) -> Decision | None:
         """See `Prepared.decide`."""
         quota = self._quota(identity)
-        if quota.decide is None:
-            return None
         decision: Decision = quota.decide(quota, self._caller(identity, strategy), cost, now_us)
         return decision
 

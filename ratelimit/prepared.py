@@ -70,11 +70,13 @@ class Prepared:
 
     def decide(self, identity: Identity, strategy: str, cost: int, now_us: int) -> Decision | None:
         """The decision on a call if no trip is needed for it: in memory, or with units in hand."""
-        quota = self.plain if self._planner is None else self._quota(identity)
-        decide = quota.decide
-        if decide is None:
-            return None
-        decision: Decision | None = decide(quota, identity.key(self._by or strategy), cost, now_us)
+        planner = self._planner
+        if planner is None:
+            quota = self.plain
+        else:
+            known = self._tiers.get(tier_of(identity)) if planner.by_tier else None
+            quota = self._quota(identity) if known is None else known
+        decision: Decision | None = quota.decide(quota, identity.key(self._by or strategy), cost, now_us)
         return decision
 
     def _quota(self, identity: Identity) -> Quota:

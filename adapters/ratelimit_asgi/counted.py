@@ -25,13 +25,17 @@ _SHOWN: Final = "ratelimit.shown"
 
 
 class Limit:
-    """A guard as connections meet it: counted once on each, and noted there."""
+    """A guard as connections meet it: counted once on each, and noted there.
 
-    __slots__ = ("_guard", "_place", "_plain")
+    `at_hand` is `Guard.at_hand`: the decision of `ask`, if there is nothing to wait for.
+    """
+
+    __slots__ = ("_guard", "_place", "_plain", "at_hand")
 
     def __init__(self, guard: Guard, place: str = "") -> None:
         """`place` is where a rate counts that a function gives."""
         self._guard = guard
+        self.at_hand = guard.at_hand
         self._place = place
         self._plain = None if guard.plain is None or guard.plain[3] == "" else guard.plain
 
@@ -51,10 +55,6 @@ class Limit:
         rule, key, cost, group = self._plain
         return guard.limiter.acheck(rule, identity, key=key, cost=cost, group=group, protocol=guard.protocol)
 
-    def at_hand(self, identity: Identity) -> Decision | None:
-        """The decision of `ask`, if there is nothing to wait for. To be noted."""
-        return self._guard.at_hand(identity)
-
     def check(self, scope: Scope, identity: Identity, subject: object) -> Decision:
         """`acheck` where there is no event loop, or nothing to wait for."""
         decision = spent(scope, self._guard, identity, subject) if SPENT in scope else None
@@ -69,18 +69,15 @@ class Limit:
         if plain is None and not decision.counted:
             return
         note_spent(scope, self._guard, identity, decision, subject)
-        earlier = scope.get("limit_decision")
-        if earlier is None:
+        if "limit_decision" not in scope:
             # The key that a plain limit counts by is known without working out the figures.
-            key = decision.key if plain is None else identity.key(plain[1])
+            scope["limit_key"] = decision.key if plain is None else identity.key(plain[1])
         else:
-            decision = together(earlier, decision)
-            key = decision.key
+            decision = together(scope["limit_decision"], decision)
+            scope["limit_key"] = decision.key
         scope["limit_decision"] = decision
-        scope["limit_key"] = key
-        shown = scope.get(_SHOWN)
-        if shown is not None:
-            shown.append(decision)
+        if _SHOWN in scope:
+            scope[_SHOWN].append(decision)
 
 
 def together(*decisions: Decision) -> Decision:
@@ -91,11 +88,10 @@ def together(*decisions: Decision) -> Decision:
 
 def showing(scope: Scope, send: Send, style: str) -> Send:
     """A `send` that tells the client, when the response starts, what was counted until then."""
-    shown: list[Decision] | None = scope.get(_SHOWN)
-    if shown is not None:  # a middleware further out does
+    if _SHOWN in scope:  # a middleware further out does
         return send
-    earlier = scope.get("limit_decision")
-    shown = scope[_SHOWN] = [] if earlier is None else [earlier]
+    shown: list[Decision] = [scope["limit_decision"]] if "limit_decision" in scope else []
+    scope[_SHOWN] = shown
 
     def send_with_limits(message: Message) -> Awaitable[None]:
         if message["type"] in STARTS and shown:

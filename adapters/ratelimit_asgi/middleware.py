@@ -101,20 +101,27 @@ class RateLimitMiddleware:
     def _limit(self, scope: Scope, kind: str) -> Limit | None:
         """The limit that means the connection."""
         method = scope["method"] if kind == "http" else ""
-        path, reading, host = scope["path"], None, ""
-        # Clients write all of these.
-        find = self._remembered if len(path) + len(method) <= _LONGEST else self._find
-        if scope.get("root_path"):
-            path, reading = route_path(scope), other_reading(scope)
-        if self._by_host:
-            host = header(scope, "host") or ""
-            find = find if len(host) <= _LONGEST else self._find
-        limit = find(kind, path, method, host, reading)
+        path: str = scope["path"]
+        if self._by_host or scope.get("root_path"):
+            limit = self._limit_of(scope, kind, method)
+        elif len(path) + len(method) <= _LONGEST:  # clients write both
+            limit = self._remembered(kind, path, method)
+        else:
+            limit = self._find(kind, path, method)
         if method == "OPTIONS" and limit not in self._of_preflights and is_preflight(method, partial(header, scope)):
             return None
         return limit
 
-    def _find(self, kind: str, path: str, method: str, host: str, reading: str | None) -> Limit | None:
+    def _limit_of(self, scope: Scope, kind: str, method: str) -> Limit | None:
+        """`_limit` where more than path and method tells."""
+        host = (header(scope, "host") or "") if self._by_host else ""
+        written = len(scope["path"]) + len(method) + len(host)
+        find = self._remembered if written <= _LONGEST else self._find
+        if scope.get("root_path"):
+            return find(kind, route_path(scope), method, host, other_reading(scope))
+        return find(kind, scope["path"], method, host)
+
+    def _find(self, kind: str, path: str, method: str, host: str = "", reading: str | None = None) -> Limit | None:
         rule = self._rules.find(path, method, host, reading)
         return None if rule is None else self._limits[kind][rule]
 
