@@ -319,7 +319,9 @@ async def test_what_a_killed_process_held_is_free_after_a_lease(redis_url: str, 
 
 
 def test_importing_the_cap_imports_no_client() -> None:
-    program = "import sys, ratelimit.connections, ratelimit.websockets; print('redis' in sys.modules)"
+    program = (
+        "import sys, ratelimit.connections, ratelimit.messages, ratelimit.websockets; print('redis' in sys.modules)"
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     printed = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
