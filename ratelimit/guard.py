@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import lru_cache
 from inspect import iscoroutinefunction
 from typing import Any, Final
@@ -84,6 +85,13 @@ class Guard:
         self.protocol = protocol
         self._limiter = limiter
         self._plain = self._without_questions()
+
+    def placed(self, group: str | None, protocol: str) -> Guard:
+        """The same limit at another place: counted in `group`, told of as `protocol`."""
+        found = copy(self)
+        found.group, found.protocol = group, protocol
+        found._plain = found._without_questions()
+        return found
 
     @property
     def limiter(self) -> Limiter:
