@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ratelimit import Category, Decision, Identity, Limiter, Rate
 from ratelimit.asgi import STARTS, Message, Scope, Send, headed
-from ratelimit.decision import Part, decided
+from ratelimit.decision import together
 from ratelimit.guard import Guard
 from ratelimit.headers import raw_headers
 from ratelimit.spent import SPENT, note_spent, spent
@@ -84,19 +84,13 @@ class Limit:
             # The key that a plain limit counts by is known without working out the figures.
             key = decision.key if self.rule is None else identity.key(self._key)
         else:
-            decision = together(earlier, decision)
+            decision = together((earlier, decision))
             key = decision.key
         scope["limit_decision"] = decision
         scope["limit_key"] = key
         shown = scope.get(_SHOWN)
         if shown is not None:
             shown.append(decision)
-
-
-def together(*decisions: Decision) -> Decision:
-    """Several decisions on one connection as one: the strictest binds."""
-    parts: list[Part] = [part for decision in decisions for part in decision.parts]
-    return decided(parts, any(decision.degraded for decision in decisions))
 
 
 def showing(scope: Scope, send: Send, style: str) -> Send:

@@ -257,6 +257,16 @@ def test_of_several_limits_the_strictest_is_shown(with_middleware: bool) -> None
         assert len(shown) == 2 + with_middleware
 
 
+def test_a_budget_that_was_spent_twice_is_shown_once_as_it_stands_now() -> None:
+    app = FastAPI(dependencies=[Depends(limit("AI_ANALYSIS", cost=2))])
+    app.get("/")(lambda: PlainTextResponse("ok"))
+    app.add_middleware(RateLimitMiddleware, paths=[PathRule("/", "AI_ANALYSIS")])
+    with isolated(headers="ietf"):
+        headers = TestClient(app).get("/").headers
+        assert headers["RateLimit-Policy"] == '"AI_ANALYSIS";q=5;w=60'
+        assert headers["RateLimit"] == '"AI_ANALYSIS";r=2;t=60'
+
+
 def test_a_copied_scope_does_not_lose_the_headers() -> None:
     app = FastAPI(dependencies=[Depends(limit(rate="5/m"))])
     app.get("/")(lambda: PlainTextResponse("ok"))
