@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import copy
 from functools import lru_cache
 from inspect import iscoroutinefunction
 from typing import Any, Final
@@ -88,10 +87,17 @@ class Guard:
 
     def placed(self, group: str | None, protocol: str) -> Guard:
         """The same limit at another place: counted in `group`, told of as `protocol`."""
-        found = copy(self)
-        found.group, found.protocol = group, protocol
-        found._plain = found._without_questions()
-        return found
+        return Guard(
+            self.rule,
+            rate=self.rate,
+            key=self.key,
+            group=group,
+            cost=self.cost,
+            attributes=self.attributes,
+            facts=self.facts,
+            protocol=protocol,
+            limiter=self._limiter,
+        )
 
     @property
     def limiter(self) -> Limiter:
