@@ -9,43 +9,20 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from channels.generic.websocket import AsyncJsonWebsocketConsumer, AsyncWebsocketConsumer
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.utils.functional import SimpleLazyObject
 
 from ratelimit import ConfigurationError, Identity, Limiter, StoreError
 from ratelimit.connections import ConnectionCap
 from ratelimit.testing import FakeClock, isolated
 from ratelimit_channels import WS_CLOSE_RATE_LIMITED, WebsocketConnectionLimit, WebsocketHandshakeLimit
-from tests.channels.consumers import Json, Raw, Sync, SyncJson, Text
-from tests.channels.sockets import ADDRESS, ask, opened, scope_of, socket, user
+from tests.channels.consumers import Counted, Json, Raw, Sync, SyncJson, Text
+from tests.channels.sockets import ADDRESS, EXTENSIONS, ask, opened, scope_of, socket, user
 from tests.core.far_places import FarPlacesStore
 
-EXTENSIONS = {"websocket.http.response": {}}
+pytestmark = pytest.mark.usefixtures("renewed_by_hand")
 CALLER = f"ip:{ADDRESS}"
 REFUSED = (False, WS_CLOSE_RATE_LIMITED)
-
-
-@pytest.fixture(autouse=True)
-def _renewed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests say when it is time to renew, however long they take."""
-
-    async def sleep(seconds: float) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr("ratelimit.renewals.sleep", sleep)
-
-
-class Counted(AsyncWebsocketConsumer):
-    connects = 0
-
-    async def connect(self) -> None:
-        type(self).connects += 1
-        await self.accept()
-
-
-@pytest.fixture
-def counted() -> type[Counted]:
-    return type("Counted", (Counted,), {})
 
 
 async def test_after_ten_refusals_two_are_open_and_dropping_one_admits_one(

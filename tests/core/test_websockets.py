@@ -18,6 +18,7 @@ from ratelimit.testing import FakeClock, isolated
 from ratelimit.websockets import ConnectionLimit
 from tests.core.far import FarStore
 
+pytestmark = pytest.mark.usefixtures("renewed_by_hand")
 CALLER = "ip:203.0.113.7"
 TEXT = {"type": "websocket.receive", "text": "hello"}
 BYTES = {"type": "websocket.receive", "bytes": b"hello"}
@@ -25,16 +26,6 @@ PING = {"type": "websocket.receive", "text": "ping"}
 CONNECT = {"type": "websocket.connect"}
 GONE = {"type": "websocket.disconnect", "code": 1001}
 CLOSED = {"type": "websocket.close", "code": 4029}
-
-
-@pytest.fixture(autouse=True)
-def _renewed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests say when it is time to renew, however long they take."""
-
-    async def sleep(seconds: float) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr("ratelimit.renewals.sleep", sleep)
 
 
 def text(said: str) -> Message:
