@@ -198,6 +198,22 @@ def decided(parts: Sequence[Part], degraded: bool = False) -> Decision:
     return decision
 
 
+def together(decisions: Sequence[Decision]) -> Decision:
+    """Several decisions on one request as one: the strictest binds.
+
+    A rate that was asked twice for a caller is told once, as it stands now; one that has refused is told as refused.
+    """
+    told: dict[tuple[str, str, Rate], Part] = {}
+    for decision in decisions:
+        for part in decision.parts:
+            place = part.rule, part.key, part.rate
+            earlier = told.get(place)
+            refused = earlier is not None and earlier.enforced and not earlier.outcome.allowed
+            if not refused or not part.outcome.allowed:
+                told[place] = part
+    return decided(list(told.values()), any(decision.degraded for decision in decisions))
+
+
 def taken(asked: Asked, caller: Any, cost: int, found: tuple[bool, Any, int]) -> Decision:
     """The decision on what was asked: whether it passes, and what `asked` works the figures out from."""
     decision = Decision()

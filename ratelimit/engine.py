@@ -151,7 +151,7 @@ class Limiter:
                         found = quota.take(caller, cost, now_us)
                     except Exception as error:
                         call = Call(rule, identity, group, cost, key, attributes)
-                        return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
+                        return self._degraded(self.plan([call], protocol), error, TAKE, protocol, now_us)
                     self._outage.answered()
                     quota.heed(caller, cost, now_us, found)
                 decision = taken(quota, caller, cost, found)
@@ -162,7 +162,7 @@ class Limiter:
         meant = self._meant(call, protocol)
         if meant is not None:
             return self.check(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
-        return self._check([call], TAKE, protocol)
+        return self._check([call], protocol)
 
     async def acheck(
         self,
@@ -197,7 +197,7 @@ class Limiter:
                         found = await quota.atake(caller, cost, now_us)
                     except Exception as error:
                         call = Call(rule, identity, group, cost, key, attributes)
-                        return self._degraded(self._asks([call], protocol), error, TAKE, protocol, now_us)
+                        return self._degraded(self.plan([call], protocol), error, TAKE, protocol, now_us)
                     self._outage.answered()
                     quota.heed(caller, cost, now_us, found)
                 decision = taken(quota, caller, cost, found)
@@ -208,7 +208,7 @@ class Limiter:
         meant = self._meant(call, protocol)
         if meant is not None:
             return await self.acheck(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
-        return await self._acheck([call], TAKE, protocol)
+        return await self._acheck([call], protocol)
 
     def peek(
         self,
@@ -222,7 +222,7 @@ class Limiter:
         protocol: str = "",
     ) -> Decision:
         """Whether `check` would pass now, and the figures as they are; writes nothing. One round trip."""
-        return self._check([Call(rule, identity, group, cost, key, attributes)], LOOK, protocol)
+        return self.look(self.plan([Call(rule, identity, group, cost, key, attributes)], protocol), self._clock())
 
     async def apeek(
         self,
@@ -236,7 +236,8 @@ class Limiter:
         protocol: str = "",
     ) -> Decision:
         """`peek` for an event loop."""
-        return await self._acheck([Call(rule, identity, group, cost, key, attributes)], LOOK, protocol)
+        asks = self.plan([Call(rule, identity, group, cost, key, attributes)], protocol)
+        return await self.alook(asks, self._clock())
 
     def check_many(self, calls: Sequence[Call], *, protocol: str = "") -> Decision:
         """One decision on several calls: all are taken or, if one does not pass, none. One round trip.
@@ -244,11 +245,11 @@ class Limiter:
         The decision's figures are those of the call that constrains most. On Redis Cluster there is a round trip for each
         caller among the calls, and what one refuses is given back to the others.
         """
-        return self._check(calls, TAKE, protocol)
+        return self._check(calls, protocol)
 
     async def acheck_many(self, calls: Sequence[Call], *, protocol: str = "") -> Decision:
         """`check_many` for an event loop."""
-        return await self._acheck(calls, TAKE, protocol)
+        return await self._acheck(calls, protocol)
 
     def reserve(
         self,
@@ -335,6 +336,27 @@ class Limiter:
                 for charge in charges:
                     self._drop_leases(charge.caller, charge.head)
 
+    def plan(self, calls: Sequence[Call], protocol: str = "") -> list[Ask]:
+        """What a store would be asked on `calls`: a charge for each rate, none where no rule means them. No round trip.
+
+        For code that explains: `look` gives the decision on a plan, of which each part is that of one ask. Raises
+        `ConfigurationError` for a call that cannot be made, and for a rule that the store cannot hold.
+        """
+        if not calls:
+            raise ConfigurationError("nothing to check: give at least one call")
+        settings = self.settings
+        asks = [ask for call in calls for ask in self._planner.asks(call, settings, protocol)]
+        self._check_holds(asks)
+        return asks
+
+    def look(self, asks: Sequence[Ask], now_us: int) -> Decision:
+        """What `peek` says of what was planned, at `now_us`; writes nothing. One round trip."""
+        return self._asked(asks, LOOK, "", now_us)
+
+    async def alook(self, asks: Sequence[Ask], now_us: int) -> Decision:
+        """`look` for an event loop."""
+        return await self._aasked(asks, LOOK, "", now_us)
+
     def unlimited(self, identity: Identity | str) -> Decision:
         """The decision on a call that nothing limits."""
         key = identity if isinstance(identity, str) else identity.key()
@@ -415,11 +437,11 @@ class Limiter:
         meant = found.meant(call, protocol)
         return None if meant is None or self._prepare(id(meant), meant, None) is None else meant
 
-    def _check(self, calls: Sequence[Call], mode: int, protocol: str) -> Decision:
-        return self._asked(self._asks(calls, protocol), mode, protocol, self._clock())
+    def _check(self, calls: Sequence[Call], protocol: str) -> Decision:
+        return self._asked(self.plan(calls, protocol), TAKE, protocol, self._clock())
 
-    async def _acheck(self, calls: Sequence[Call], mode: int, protocol: str) -> Decision:
-        return await self._aasked(self._asks(calls, protocol), mode, protocol, self._clock())
+    async def _acheck(self, calls: Sequence[Call], protocol: str) -> Decision:
+        return await self._aasked(self.plan(calls, protocol), TAKE, protocol, self._clock())
 
     def _asked(self, asks: Sequence[Ask], mode: int, protocol: str, now_us: int) -> Decision:
         if not asks or self.settings.disable:
@@ -438,14 +460,6 @@ class Limiter:
         except Exception as error:
             return self._degraded(asks, error, mode, protocol, now_us)
         return self._decided(asks, outcomes, mode, protocol)
-
-    def _asks(self, calls: Sequence[Call], protocol: str) -> list[Ask]:
-        if not calls:
-            raise ConfigurationError("nothing to check: give at least one call")
-        settings = self.settings
-        asks = [ask for call in calls for ask in self._planner.asks(call, settings, protocol)]
-        self._check_holds(asks)
-        return asks
 
     def _clearing(self, call: Call) -> list[Charge]:
         asks = self._planner.clearing(call, self.settings)
@@ -474,7 +488,7 @@ class Limiter:
     def _reservation(self, call: Call, protocol: str) -> Reservation:
         cost = check_cost(call.cost)
         # Planned for one unit, so that the real cost can be charged at the same weights.
-        units = self._asks([call._replace(cost=1)], protocol)
+        units = self.plan([call._replace(cost=1)], protocol)
         for ask in units:
             if ask.charge.member is not None:
                 raise ConfigurationError(

@@ -20,7 +20,7 @@ from ratelimit.errors import ConfigurationError
 from ratelimit.explanation import NO_PATHS, Explanation, Spending
 from ratelimit.identity import STRATEGIES, Identity, resolve
 from ratelimit.keys import stored_key
-from ratelimit.outcome import LOOK, NEVER, Outcome
+from ratelimit.outcome import NEVER, Outcome
 from ratelimit.paths import PathRules
 from ratelimit.plan import Ask, Call, RuleLike
 from ratelimit.position import position, shown
@@ -57,7 +57,7 @@ def explain(
     """
     limiter = limiter or get_limiter()
     planned = _Planned(limiter, list(headers), peer, user, token, protocol, Question(**asked))
-    return planned.explained(limiter._asked(planned.asks, LOOK, protocol, planned.now_us))
+    return planned.explained(limiter.look(planned.asks, planned.now_us))
 
 
 async def aexplain(
@@ -73,7 +73,7 @@ async def aexplain(
     """`explain` for an event loop."""
     limiter = limiter or get_limiter()
     planned = _Planned(limiter, list(headers), peer, user, token, protocol, Question(**asked))
-    return planned.explained(await limiter._aasked(planned.asks, LOOK, protocol, planned.now_us))
+    return planned.explained(await limiter.alook(planned.asks, planned.now_us))
 
 
 class _Planned:
@@ -96,7 +96,7 @@ class _Planned:
         self.identity = user if known else resolve(headers, peer, user, token, settings=settings)
         self.lacks_paths = question.rule is None and question.paths is None and question.path is not None
         self.rule, call = _call(question, self.identity)
-        self.asks = [] if call is None else limiter._asks([call], protocol)
+        self.asks = [] if call is None else limiter.plan([call], protocol)
 
     def explained(self, decision: Decision) -> Explanation:
         pairs = zip(self.asks, decision.parts, strict=True) if self.asks else ()

@@ -102,6 +102,20 @@ class Guard:
         self.plain = self._without_questions()
         self._ready: Ready = {}, None
 
+    def placed(self, group: str | None, protocol: str) -> Guard:
+        """The same limit at another place: counted in `group`, told of as `protocol`."""
+        return Guard(
+            self.rule,
+            rate=self.rate,
+            key=self.key,
+            group=group,
+            cost=self.cost,
+            attributes=self.attributes,
+            facts=self.facts,
+            protocol=protocol,
+            limiter=self._limiter,
+        )
+
     @property
     def limiter(self) -> Limiter:
         """The limiter this guard was given, else the process's one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -61,3 +62,13 @@ def silent_url() -> Iterator[str]:
     """The address of a server that accepts connections and never answers."""
     with silent_server() as port:
         yield f"redis://127.0.0.1:{port}/0"
+
+
+@pytest.fixture
+def renewed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases of connections are renewed when the test says so, however long it takes."""
+
+    async def sleep(seconds: float) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("ratelimit.renewals.sleep", sleep)

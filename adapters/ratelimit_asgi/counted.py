@@ -15,7 +15,7 @@ from typing import Final
 
 from ratelimit import Decision, Identity
 from ratelimit.asgi import STARTS, Message, Scope, Send, headed
-from ratelimit.decision import Part, decided
+from ratelimit.decision import together
 from ratelimit.guard import Guard
 from ratelimit.headers import raw_headers
 from ratelimit.spent import SPENT, note_spent, spent
@@ -73,17 +73,11 @@ class Limit:
             # The key that a plain limit counts by is known without working out the figures.
             scope["limit_key"] = decision.key if plain is None else identity.key(plain[1])
         else:
-            decision = together(scope["limit_decision"], decision)
+            decision = together((scope["limit_decision"], decision))
             scope["limit_key"] = decision.key
         scope["limit_decision"] = decision
         if _SHOWN in scope:
             scope[_SHOWN].append(decision)
-
-
-def together(*decisions: Decision) -> Decision:
-    """Several decisions on one connection as one: the strictest binds."""
-    parts: list[Part] = [part for decision in decisions for part in decision.parts]
-    return decided(parts, any(decision.degraded for decision in decisions))
 
 
 def showing(scope: Scope, send: Send, style: str) -> Send:

@@ -24,7 +24,7 @@ from ratelimit import ConfigurationError, Identity, Limiter
 from ratelimit.guard import Attributes
 from ratelimit.plan import RuleLike
 from ratelimit_asgi.caller import User
-from ratelimit_asgi.endpoint import EndpointLimit
+from ratelimit_asgi.endpoint import EndpointLimit, limit
 from ratelimit_asgi.messages import send_denial
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
@@ -45,10 +45,8 @@ def endpoint_ratelimit(
 
     Put it below the decorator that makes a route of the endpoint. Raises `ConfigurationError` for what cannot be limited.
     """
-    found = EndpointLimit(
-        rule, rate=rate, key=key, cost=cost, group=group, attributes=attributes, user=user, limiter=limiter
-    )
-    return partial(_limited, found)
+    asked = limit(rule, rate=rate, key=key, cost=cost, group=group, attributes=attributes, user=user, limiter=limiter)
+    return partial(_limited, asked)
 
 
 def _limited(limit: EndpointLimit, endpoint: _Endpoint) -> _Endpoint:

@@ -28,26 +28,14 @@ _MOST_PLACES = 4096
 class EndpointLimit:
     """A limit on an endpoint; called, a FastAPI dependency that gives the `Decision` or raises `RateLimited`."""
 
-    def __init__(
-        self,
-        rule: RuleLike | None = None,
-        *,
-        rate: RuleLike | Callable[[Any], RuleLike | None] | None = None,
-        key: str | Callable[[Any], str | Identity] = "user_or_ip",
-        cost: int | Callable[[Any], int] = 1,
-        group: str | None = None,
-        attributes: Attributes | None = None,
-        user: User | None = None,
-        limiter: Limiter | None = None,
-    ) -> None:
-        self._words: dict[str, Any] = {"rule": rule, "rate": rate, "key": key, "cost": cost, "attributes": attributes}
-        self._words |= {"facts": scope_facts, "limiter": limiter}
-        self._user = checked_user(user)
-        self._guard = Guard(group=group, **self._words)
+    def __init__(self, guard: Guard, user: User | None = None) -> None:
+        """`guard` says what is counted, for no place yet; `user` tells who calls, as in `RateLimitMiddleware`."""
+        self._guard = guard
+        self._user = user
         # A rate counts for each route apart. What a function gives may be a policy, which has names of its own: it is told
         # of the route, and not made to count there.
-        self._rate = self._guard.rate or (self._guard.rule if isinstance(self._guard.rule, Rate) else None)
-        self._own = group is None and self._rate is not None
+        self._rate = guard.rate or (guard.rule if isinstance(guard.rule, Rate) else None)
+        self._own = guard.group is None and self._rate is not None
         self._limits: dict[tuple[str, str], Limit] = {}
 
     @property
@@ -111,7 +99,7 @@ class EndpointLimit:
             if len(self._limits) >= _MOST_PLACES:
                 self._limits = {}
             group = place if self._own and not asked else self._guard.group
-            found = Limit(Guard(group=group, protocol=scope["type"], **self._words), place)
+            found = Limit(self._guard.placed(group, scope["type"]), place)
             self._limits[scope["type"], place] = found
         return found
 
@@ -136,9 +124,18 @@ def limit(
     A denied call raises `RateLimited`, which is answered without a handler; a denied handshake is refused. One round trip,
     none if the middleware has counted the same limit for the same caller. Bad arguments are a `ConfigurationError` at once.
     """
-    return EndpointLimit(
-        rule, rate=rate, key=key, cost=cost, group=group, attributes=attributes, user=user, limiter=limiter
+    user = checked_user(user)
+    guard = Guard(
+        rule,
+        rate=rate,
+        key=key,
+        group=group,
+        cost=cost,
+        attributes=attributes,
+        facts=scope_facts,
+        limiter=limiter,
     )
+    return EndpointLimit(guard, user)
 
 
 def _allowed(scope: Scope, settings: Settings, decision: Decision) -> Decision:

@@ -8,18 +8,15 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 from ratelimit import Decision, Identity, Limiter, RateLimits
 from ratelimit.asgi import Scope, refuse_websocket, scope_answer, scope_facts
 from ratelimit.guard import Attributes, Guard
 from ratelimit.plan import RuleLike
-from ratelimit.websockets import PROTOCOL
+from ratelimit.websockets import PROTOCOL, App
 from ratelimit_channels.caller import aidentify
-
-# Loose on purpose: frameworks that type ASGI do so in ways that do not fit one another.
-App: TypeAlias = Callable[..., Awaitable[None]]
 
 OWN_GROUP = "websocket:connect"
 

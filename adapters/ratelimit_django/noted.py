@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ratelimit import Decision
-from ratelimit.decision import decided, stricter
+from ratelimit.decision import stricter, together
 
 _NOTED: Final = "_ratelimit_noted"
 """Where all decisions on a request are, once there are several."""
@@ -48,9 +48,7 @@ def shown(request: Any) -> Decision | None:
     several: Sequence[Decision] = getattr(request, _NOTED, ())
     if strictest is None or not strictest.allowed or not several:
         return strictest
-    # What was counted twice is told once, as it stands now.
-    parts = {(part.rule, part.key, part.rate): part for decision in several for part in decision.parts}
-    return decided(list(parts.values()), any(decision.degraded for decision in several))
+    return together(several)
 
 
 def _djangos(request: Any) -> Any:

@@ -13,7 +13,7 @@ from ratelimit.guard import Attributes
 from ratelimit.plan import RuleLike
 from ratelimit_graphql.flag import PassedOn
 from ratelimit_graphql.info import Place, find_info
-from ratelimit_graphql.limit import CostSource, FieldLimit, KeySource, RateSource, refuse_callable_rule
+from ratelimit_graphql.limit import CostSource, FieldLimit, KeySource, RateSource, field_guard, refuse_callable_rule
 
 F = TypeVar("F")
 
@@ -57,17 +57,8 @@ def graphql_ratelimit(
     blocks the event loop; a plain function asks the store on the thread it runs on. One round trip per call.
     """
     refuse_callable_rule(rule, "graphql_ratelimit")
-    limit = FieldLimit(
-        rule,
-        rate=rate,
-        key=key,
-        group=group,
-        cost=cost,
-        attributes=attributes,
-        block=block,
-        per_event=per_event,
-        limiter=limiter,
-    )
+    guard = field_guard(rule, rate=rate, key=key, group=group, cost=cost, attributes=attributes, limiter=limiter)
+    limit = FieldLimit(guard, block=block, per_event=per_event)
 
     def decorate(resolver: F) -> F:
         if isinstance(resolver, (staticmethod, classmethod)):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
-from ratelimit import ConfigurationError, Decision, Identity, Limiter
-from ratelimit.guard import Attributes, Guard
+from ratelimit import ConfigurationError, Decision, Identity
+from ratelimit.guard import Guard
 from ratelimit.plan import RuleLike
 from ratelimit_graphql.context import aidentify, identify
 from ratelimit_graphql.errors import RateLimitExceeded
@@ -25,30 +26,8 @@ CostSource = int | Callable[..., int]
 class FieldLimit:
     """What one decorator or extension holds. A refusal raises `RateLimitExceeded` or sets `limited`."""
 
-    def __init__(
-        self,
-        rule: RuleLike | None = None,
-        *,
-        rate: RateSource | None = None,
-        key: KeySource = "user_or_ip",
-        group: str | None = None,
-        cost: CostSource = 1,
-        attributes: Attributes | None = None,
-        block: bool = True,
-        per_event: bool = False,
-        limiter: Limiter | None = None,
-    ) -> None:
-        self._guard = Guard(
-            rule,
-            rate=rate,
-            key=key,
-            group=group,
-            cost=cost,
-            attributes=attributes,
-            facts=_facts,
-            protocol="graphql",
-            limiter=limiter,
-        )
+    def __init__(self, guard: Guard, *, block: bool, per_event: bool) -> None:
+        self._guard = guard
         self._block = block
         self._per_event = per_event
 
@@ -93,6 +72,10 @@ def _facts(root: Any, info: Any, /, *_: Any, **__: Any) -> Mapping[str, Any]:
     """What rules may know of a call: its field (`Query.documents`) and the kind of its operation."""
     found = {"field": field_name(info), "operation": operation_name(info)}
     return {name: value for name, value in found.items() if value is not None}
+
+
+field_guard = partial(Guard, facts=_facts, protocol="graphql")
+"""A guard of fields: what it is given is what `graphql_ratelimit` takes."""
 
 
 def refuse_callable_rule(rule: Any, form: str) -> None:

@@ -21,7 +21,7 @@ from ratelimit.guard import Attributes
 from ratelimit.plan import RuleLike
 from ratelimit_graphql.flag import PassedOn
 from ratelimit_graphql.info import Call
-from ratelimit_graphql.limit import CostSource, FieldLimit, KeySource, RateSource, refuse_callable_rule
+from ratelimit_graphql.limit import CostSource, FieldLimit, KeySource, RateSource, field_guard, refuse_callable_rule
 from ratelimit_graphql.operation_limit import OperationLimit, given_limit
 
 
@@ -47,17 +47,8 @@ class RateLimitExtension(FieldExtension):  # type: ignore[misc]  # pyright: igno
     ) -> None:
         refuse_callable_rule(rule, "RateLimitExtension")
         self._per_event = per_event
-        self._limit = FieldLimit(
-            rule,
-            rate=rate,
-            key=key,
-            group=group,
-            cost=cost,
-            attributes=attributes,
-            block=block,
-            per_event=per_event,
-            limiter=limiter,
-        )
+        guard = field_guard(rule, rate=rate, key=key, group=group, cost=cost, attributes=attributes, limiter=limiter)
+        self._limit = FieldLimit(guard, block=block, per_event=per_event)
 
     def apply(self, field: Any) -> None:
         """Refuses `per_event` on a field that is no subscription's, when the schema is made."""

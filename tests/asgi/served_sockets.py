@@ -7,22 +7,13 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ratelimit import Limiter, MemoryStore, set_limiter
 from ratelimit.testing import FakeClock
 from ratelimit_asgi import WebsocketConnectionLimit, WebsocketMessageLimit
+from tests.asgi.echo import echo
 
 set_limiter(Limiter(MemoryStore(), clock=FakeClock()))
-
-
-async def echo(socket: WebSocket) -> None:
-    await socket.accept()
-    try:
-        while True:
-            await socket.send_text(await socket.receive_text())
-    except WebSocketDisconnect:
-        pass
 
 
 async def gauges(request: Any) -> JSONResponse:

@@ -19,25 +19,17 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocketDisconnect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from ratelimit_asgi import WebsocketConnectionLimit, WebsocketMessageLimit
+from tests.asgi.echo import echo
 from tests.channels.serving import Served, connect
 from tests.servers import wait_until
 
 MESSAGE = "Limit exceeded: Max 2 connections at once. Please try again later."
 DENIAL = {"type": "RATE_LIMITED", "error": "Rate limit exceeded. Max 2 requests per minute.", "retry_after": 60}
 LIMITS = [Middleware(WebsocketConnectionLimit, most=2), Middleware(WebsocketMessageLimit, rate="2/m", close_after=2)]
-
-
-async def echo(socket: WebSocket) -> None:
-    await socket.accept()
-    try:
-        while True:
-            await socket.send_text(await socket.receive_text())
-    except WebSocketDisconnect:
-        pass
 
 
 def starlette() -> Any:

@@ -21,12 +21,14 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.websockets import WebSocketDisconnect
 
 from ratelimit import Decision, Identity, Limiter, Policy, Rate, RateLimitExceeded, Rule
-from ratelimit.testing import FakeClock, isolated
+from ratelimit.testing import isolated
 from ratelimit_asgi import PathRule, RateLimited, RateLimitMiddleware, endpoint_ratelimit, limit
+from tests.asgi.clients import codes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.usefixtures("limiter")
 ENVELOPE = {
     "error": {
         "code": "RATE_LIMITED",
@@ -41,16 +43,6 @@ def of_header(request: Request) -> Identity | None:
     """A user without a tier, as a test wants one."""
     name = request.headers.get("x-user")
     return None if name is None else Identity(name=f"user:{name}")
-
-
-@pytest.fixture(autouse=True)
-def process_limiter() -> Iterator[Limiter]:
-    with isolated(clock=FakeClock()) as one:
-        yield one
-
-
-def codes(client: TestClient, times: int, path: str = "/", method: str = "GET", **more: Any) -> list[int]:
-    return [client.request(method, path, **more).status_code for _ in range(times)]
 
 
 def test_a_dependency_gives_the_decision_and_denies_with_the_error_contract() -> None:
@@ -81,7 +73,7 @@ def test_problem_details_have_their_content_type() -> None:
     assert (denied.status_code, denied.headers["content-type"]) == (429, "application/problem+json")
 
 
-def test_a_category_is_one_budget_and_a_rate_one_for_each_route(process_limiter: Limiter) -> None:
+def test_a_category_is_one_budget_and_a_rate_one_for_each_route(limiter: Limiter) -> None:
     app, router = FastAPI(), APIRouter(dependencies=[Depends(limit(rate="2/m"))])
 
     @router.get("/a")
@@ -103,7 +95,7 @@ def test_a_category_is_one_budget_and_a_rate_one_for_each_route(process_limiter:
         # What stands for a parameter is the caller's to choose: it makes no budget.
         assert [client.get(f"{prefix}/items/{number}").status_code for number in range(3)] == [200, 200, 429]
     assert codes(client, 2, "/shared", headers={"x-user": "7"}) == [200, 429]
-    assert process_limiter.peek("AI_ANALYSIS", "user:7").remaining == 2
+    assert limiter.peek("AI_ANALYSIS", "user:7").remaining == 2
 
 
 def test_two_rates_on_one_route_are_two_budgets() -> None:
@@ -255,6 +247,16 @@ def test_of_several_limits_the_strictest_is_shown(with_middleware: bool) -> None
     with isolated(headers="ietf"):
         shown = client.get("/").headers["RateLimit-Policy"].split(", ")
         assert len(shown) == 2 + with_middleware
+
+
+def test_a_budget_that_was_spent_twice_is_shown_once_as_it_stands_now() -> None:
+    app = FastAPI(dependencies=[Depends(limit("AI_ANALYSIS", cost=2))])
+    app.get("/")(lambda: PlainTextResponse("ok"))
+    app.add_middleware(RateLimitMiddleware, paths=[PathRule("/", "AI_ANALYSIS")])
+    with isolated(headers="ietf"):
+        headers = TestClient(app).get("/").headers
+        assert headers["RateLimit-Policy"] == '"AI_ANALYSIS";q=5;w=60'
+        assert headers["RateLimit"] == '"AI_ANALYSIS";r=2;t=60'
 
 
 def test_a_copied_scope_does_not_lose_the_headers() -> None:

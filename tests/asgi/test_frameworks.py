@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ratelimit import Limiter, Policy, Rule
-from ratelimit.testing import FakeClock, isolated
+from ratelimit import Policy, Rule
+from ratelimit.testing import isolated
 from ratelimit_asgi import PathRule, RateLimitMiddleware
 from tests.asgi.raw import Connection, ask, http, ok, websocket
 
-
-@pytest.fixture(autouse=True)
-def process_limiter() -> Iterator[Limiter]:
-    with isolated(clock=FakeClock()) as one:
-        yield one
+pytestmark = pytest.mark.usefixtures("limiter")
 
 
 def test_litestar() -> None:

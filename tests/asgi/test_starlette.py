@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ratelimit import ConfigurationError, Limiter, Rule
-from ratelimit.testing import FakeClock, isolated
+from ratelimit.testing import isolated
 from ratelimit_asgi import (
     PathRule,
     RateLimited,
@@ -31,19 +30,11 @@ from ratelimit_asgi import (
     check_ws_rate_limit,
     endpoint_ratelimit,
 )
+from tests.asgi.clients import codes
 from tests.asgi.raw import Connection, http
 
+pytestmark = pytest.mark.usefixtures("limiter")
 DENIAL = {"type": "RATE_LIMITED", "error": "Rate limit exceeded. Max 2 requests per minute.", "retry_after": 60}
-
-
-@pytest.fixture(autouse=True)
-def process_limiter() -> Iterator[Limiter]:
-    with isolated(clock=FakeClock()) as one:
-        yield one
-
-
-def codes(client: TestClient, times: int, path: str = "/", method: str = "GET", **more: Any) -> list[int]:
-    return [client.request(method, path, **more).status_code for _ in range(times)]
 
 
 @endpoint_ratelimit(rate="2/m")
@@ -258,7 +249,7 @@ def test_without_the_extension_the_handshake_is_closed_with_the_code() -> None:
     assert refused.value.code == 4029
 
 
-def test_messages_are_limited_one_by_one(process_limiter: Limiter) -> None:
+def test_messages_are_limited_one_by_one(limiter: Limiter) -> None:
     async def chat(websocket: WebSocket) -> None:
         await websocket.accept()
         async for text in websocket.iter_text():

@@ -11,6 +11,8 @@ from typing import Any
 from channels.testing import WebsocketCommunicator
 
 ADDRESS = "203.0.113.7"
+EXTENSIONS = {"websocket.http.response": {}}
+"""What a server offers that can answer a handshake."""
 
 
 def user(pk: int, **facts: Any) -> SimpleNamespace:

@@ -9,43 +9,25 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from channels.generic.websocket import AsyncJsonWebsocketConsumer, AsyncWebsocketConsumer
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.utils.functional import SimpleLazyObject
 
 from ratelimit import ConfigurationError, Identity, Limiter, StoreError
 from ratelimit.connections import ConnectionCap
 from ratelimit.testing import FakeClock, isolated
-from ratelimit_channels import WS_CLOSE_RATE_LIMITED, WebsocketConnectionLimit, WebsocketHandshakeLimit
-from tests.channels.consumers import Json, Raw, Sync, SyncJson, Text
-from tests.channels.sockets import ADDRESS, ask, opened, scope_of, socket, user
+from ratelimit_channels import (
+    WS_CLOSE_RATE_LIMITED,
+    WebsocketConnectionLimit,
+    WebsocketHandshakeLimit,
+    WebsocketMessageLimit,
+)
+from tests.channels.consumers import Counted, Json, Raw, Sync, SyncJson, Text
+from tests.channels.sockets import ADDRESS, EXTENSIONS, ask, opened, scope_of, socket, user
 from tests.core.far_places import FarPlacesStore
 
-EXTENSIONS = {"websocket.http.response": {}}
+pytestmark = pytest.mark.usefixtures("renewed_by_hand")
 CALLER = f"ip:{ADDRESS}"
 REFUSED = (False, WS_CLOSE_RATE_LIMITED)
-
-
-@pytest.fixture(autouse=True)
-def _renewed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests say when it is time to renew, however long they take."""
-
-    async def sleep(seconds: float) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr("ratelimit.renewals.sleep", sleep)
-
-
-class Counted(AsyncWebsocketConsumer):
-    connects = 0
-
-    async def connect(self) -> None:
-        type(self).connects += 1
-        await self.accept()
-
-
-@pytest.fixture
-def counted() -> type[Counted]:
-    return type("Counted", (Counted,), {})
 
 
 async def test_after_ten_refusals_two_are_open_and_dropping_one_admits_one(
@@ -204,6 +186,29 @@ async def test_a_user_has_one_cap_wherever_it_comes_from(limiter: Limiter) -> No
     async with opened(app, user=user(7)), opened(app, user=user(8)):
         assert await socket(app, "198.51.100.1", user=SimpleLazyObject(lambda: user(7))).connect() == REFUSED
         assert app.cap.taken(Identity(user="7")) == 1
+
+
+@pytest.mark.parametrize(
+    "limited",
+    [
+        lambda app: WebsocketConnectionLimit(app, 1, name="open"),
+        lambda app: WebsocketMessageLimit(app, rate="9/m", group="messages"),
+        lambda app: WebsocketHandshakeLimit(app, rate="9/m", group="handshakes"),
+    ],
+    ids=["connections", "messages", "handshakes"],
+)
+async def test_a_user_that_is_a_query_away_is_loaded_outside_the_event_loop(limited: Any, limiter: Limiter) -> None:
+    loaded = []
+
+    def load() -> Any:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        loaded.append(7)
+        return user(7)
+
+    async with opened(limited(Text.as_asgi()), user=SimpleLazyObject(load)) as one:
+        await ask(one)
+    assert loaded == [7]
 
 
 async def test_plans_of_different_size(limiter: Limiter) -> None:

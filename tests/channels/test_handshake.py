@@ -6,30 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from channels.generic.websocket import AsyncWebsocketConsumer
 
 from ratelimit import ConfigurationError, Limiter
 from ratelimit.testing import FakeClock, isolated
 from ratelimit_channels import WS_CLOSE_RATE_LIMITED, WebsocketHandshakeLimit
-from tests.channels.consumers import Guarded
-from tests.channels.sockets import opened, scope_of, socket, user
-
-EXTENSIONS = {"websocket.http.response": {}}
-
-
-class Counted(AsyncWebsocketConsumer):
-    """Counts how often `connect` was called."""
-
-    connects = 0
-
-    async def connect(self) -> None:
-        type(self).connects += 1
-        await self.accept()
-
-
-@pytest.fixture
-def counted() -> type[Counted]:
-    return type("Counted", (Counted,), {})
+from tests.channels.consumers import Counted, Guarded
+from tests.channels.sockets import EXTENSIONS, opened, scope_of, socket, user
 
 
 async def test_connect_closes_with_4029_and_sends_nothing(limiter: Limiter) -> None:

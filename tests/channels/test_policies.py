@@ -13,13 +13,12 @@ from ratelimit.stores.redis import RedisStore
 from ratelimit.testing import FakeClock, isolated
 from ratelimit_channels import WS_CLOSE_RATE_LIMITED, WebsocketHandshakeLimit, check_ws_rate_limit
 from tests.channels.consumers import Json, Sync
-from tests.channels.sockets import ADDRESS, ask, ask_all, opened, scope_of, socket, user
+from tests.channels.sockets import ADDRESS, EXTENSIONS, ask, ask_all, opened, scope_of, socket, user
 from tests.wire import CountingProxy
 
 KINDS = [Json, Sync]
 ALLOWED, DENIED = "ANSWER", "RATE_LIMITED"
 THERE = "198.51.100.1"
-EXTENSIONS = {"websocket.http.response": {}}
 POLICY = Policy(
     Rule("health", action="skip", match={"path": "/health/"}),
     Rule("rooms", "2/m", by=("user_or_ip", "room"), match={"path": re.compile(r"^/ws/")}),

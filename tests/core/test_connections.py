@@ -20,6 +20,7 @@ from ratelimit.settings import Settings
 from ratelimit.testing import FakeClock, isolated
 from tests.core.far_places import FarPlaces, FarPlacesStore
 
+pytestmark = pytest.mark.usefixtures("renewed_by_hand")
 ALICE, BOB = Identity(user="1", ip="203.0.113.7"), Identity(user="2", ip="203.0.113.7")
 DOWN = StoreError("down")
 
@@ -39,16 +40,6 @@ def places(far: FarPlacesStore) -> FarPlaces:
 def cap(far: FarPlacesStore, fake_clock: FakeClock) -> ConnectionCap:
     """Two at once, on a store that is far away."""
     return ConnectionCap(2, limiter=Limiter(far, clock=fake_clock))
-
-
-@pytest.fixture(autouse=True)
-def _renewed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests say when it is time to renew, however long they take."""
-
-    async def sleep(seconds: float) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr("ratelimit.renewals.sleep", sleep)
 
 
 def renewals(cap: ConnectionCap) -> Renewals[Hold]:

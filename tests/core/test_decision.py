@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratelimit import Limiter, Rate, RateLimitExceeded
-from ratelimit.decision import Decision, Part, decided, stricter
+from ratelimit.decision import Decision, Part, decided, stricter, together
 from ratelimit.outcome import NEVER, Outcome
 
 WAITS = st.integers(1, 10**15) | st.just(NEVER)
@@ -104,6 +104,36 @@ def test_the_stricter_of_two_decisions(one: Decision, other: Decision) -> None:
 def test_of_two_decisions_that_are_as_strict_the_first() -> None:
     one, other = merged(allowed(3)), merged(allowed(3))
     assert stricter(one, other) is one
+
+
+def test_several_decisions_together_are_as_strict_as_the_strictest() -> None:
+    one, other = Part("a", Rate(10, 60), allowed(3), "user:1"), Part("b", Rate(10, 60), allowed(2), "user:1")
+    decision = together([decided([one]), decided([other], degraded=True)])
+    assert (decision.parts, decision.rule, decision.degraded) == ([one, other], "b", True)
+    assert not together([decided([one]), decided([other])]).degraded
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "enforced", "told"),
+    [
+        ([allowed(3), allowed(2)], True, 1),
+        ([allowed(0), allowed(9)], True, 1),  # a window ended in between
+        ([allowed(3), denied(5)], True, 1),
+        ([denied(5), allowed(3)], True, 0),
+        ([denied(5), denied(9)], True, 1),
+        ([denied(5), allowed(3)], False, 1),
+    ],
+)
+def test_a_rate_that_was_asked_twice_is_told_once(outcomes: list[Outcome], enforced: bool, told: int) -> None:
+    parts = [Part("r", Rate(10, 60), outcome, "user:1", enforced) for outcome in outcomes]
+    assert together([decided([part]) for part in parts]).parts == [parts[told]]
+
+
+@pytest.mark.parametrize("other", [("s", Rate(10, 60), "u"), ("r", Rate(10, 61), "u"), ("r", Rate(10, 60), "v")])
+def test_rates_of_other_rules_windows_and_callers_are_told_beside_it(other: tuple[str, Rate, str]) -> None:
+    rule, rate, key = other
+    parts = [Part("r", Rate(10, 60), allowed(3), "u"), Part(rule, rate, allowed(3), key)]
+    assert together([decided([part]) for part in parts]).parts == parts
 
 
 def test_a_denial_in_shadow_alone_is_seen_and_denies_nothing() -> None:

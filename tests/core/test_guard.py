@@ -184,6 +184,15 @@ async def test_a_callable_rate_that_is_none_means_no_limit(fake_clock: FakeClock
         assert len(store) == 0
 
 
+def test_a_limit_at_another_place_counts_there_and_leaves_the_first_as_it_was(limiter: Limiter) -> None:
+    guard = Guard(rate="2/m", cost=2)
+    there = guard.placed("there", "websocket")
+    assert [allowed(one, 2, group="here") for one in (there, guard)] == [1, 1]
+    assert limiter.peek(Rate(2, 60), USER, group="there").remaining == 0
+    by_protocol = Guard(Rule("r", "0/m", match={"protocol": "websocket"}))
+    assert [allowed(one, 1) for one in (by_protocol.placed(None, "websocket"), by_protocol)] == [0, 1]
+
+
 async def test_sync_and_async_spend_one_budget(limiter: Limiter) -> None:
     guard = Guard(rate="4/m")
     assert [(await guard.acheck(USER, "a")).remaining, guard.check(USER, "a").remaining] == [3, 2]

@@ -8,6 +8,7 @@ import pytest
 
 from ratelimit import (
     ConfigurationError,
+    Decision,
     Limiter,
     MemoryStore,
     Policy,
@@ -51,16 +52,20 @@ def limiter_on(store: FailingStore, fail_open: bool) -> Limiter:
     return Limiter(store, clock=FakeClock(), settings=Settings(fail_open=fail_open))
 
 
-@pytest.mark.parametrize("error", FAILURES, ids=repr)
-async def test_open_allows_and_says_degraded(store: FailingStore, error: Exception) -> None:
-    limiter, store.error = limiter_on(store, fail_open=True), error
-    decisions = [
+async def asked(limiter: Limiter) -> list[Decision]:
+    """What every way to ask says."""
+    return [
         limiter.check(TWO, "u"),
         await limiter.acheck(TWO, "u"),
         limiter.peek(TWO, "u"),
         await limiter.apeek(TWO, "u"),
     ]
-    for decision in decisions:
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=repr)
+async def test_open_allows_and_says_degraded(store: FailingStore, error: Exception) -> None:
+    limiter, store.error = limiter_on(store, fail_open=True), error
+    for decision in await asked(limiter):
         assert (decision.allowed, decision.degraded) == (True, True)
         assert (decision.limit, decision.remaining, decision.retry_after, decision.headers()) == (2, 2, 0.0, {})
 
@@ -68,13 +73,7 @@ async def test_open_allows_and_says_degraded(store: FailingStore, error: Excepti
 @pytest.mark.parametrize("error", FAILURES, ids=repr)
 async def test_closed_denies_for_a_second_and_says_degraded(store: FailingStore, error: Exception) -> None:
     limiter, store.error = limiter_on(store, fail_open=False), error
-    decisions = [
-        limiter.check(TWO, "u"),
-        await limiter.acheck(TWO, "u"),
-        limiter.peek(TWO, "u"),
-        await limiter.apeek(TWO, "u"),
-    ]
-    for decision in decisions:
+    for decision in await asked(limiter):
         assert (decision.allowed, decision.degraded) == (False, True)
         assert (decision.remaining, decision.retry_after, decision.headers()) == (0, 1.0, {"Retry-After": "1"})
 

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from ratelimit import ConfigurationError, Identity, Limiter, Policy, Rate, RateLimits, Rule, StoreError
-from ratelimit.asgi import Message, Scope, denial_frame, scope_identity
+from ratelimit import ConfigurationError, Limiter, Policy, Rate, RateLimits, Rule, StoreError
+from ratelimit.asgi import Message, Scope, denial_frame
+from ratelimit.messages import MessageLimit
 from ratelimit.settings import Settings
 from ratelimit.testing import FakeClock, isolated
-from ratelimit.websockets import ConnectionLimit, MessageLimit
+from ratelimit.websockets import ConnectionLimit
 from tests.core.far import FarStore
 
+pytestmark = pytest.mark.usefixtures("renewed_by_hand")
 CALLER = "ip:203.0.113.7"
 TEXT = {"type": "websocket.receive", "text": "hello"}
 BYTES = {"type": "websocket.receive", "bytes": b"hello"}
@@ -26,50 +28,27 @@ GONE = {"type": "websocket.disconnect", "code": 1001}
 CLOSED = {"type": "websocket.close", "code": 4029}
 
 
-@pytest.fixture(autouse=True)
-def _renewed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests say when it is time to renew, however long they take."""
-
-    async def sleep(seconds: float) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr("ratelimit.renewals.sleep", sleep)
-
-
 def text(said: str) -> Message:
     return {"type": "websocket.receive", "text": said}
 
 
-async def identify(scope: Scope, settings: Settings) -> Identity:
-    return scope_identity(scope, settings)
+async def unreached(scope: Any, receive: Any, send: Any) -> None:
+    """The application of a limit that is not asked."""
+    raise AssertionError
 
 
 def cap_of(most: int, **options: Any) -> ConnectionLimit:
-    chosen: dict[str, Any] = {
-        "name": "connections",
-        "key": "user_or_ip",
-        "lease": 60,
-        "on_outage": None,
-        "close_lost": False,
-        "limiter": None,
-        **options,
-    }
-    return ConnectionLimit(most, identify=identify, **chosen)
+    return ConnectionLimit(unreached, most, **options)
 
 
-def limit_of(rule: Any = None, rate: Any = None, **options: Any) -> MessageLimit:
-    chosen: dict[str, Any] = {
-        "key": "user_or_ip",
-        "group": None,
-        "cost": 1,
-        "attributes": None,
-        "exempt": None,
-        "send_message": True,
-        "close_after": None,
-        "limiter": None,
-        **options,
-    }
-    return MessageLimit(rule, rate, identify=identify, **chosen)
+def limit_of(rule: Any = None, **options: Any) -> MessageLimit:
+    return MessageLimit(unreached, rule, **options)
+
+
+async def run(limit: ConnectionLimit | MessageLimit, app: Any, scope: Scope, receive: Any, send: Any) -> None:
+    """One connection to `app`."""
+    limit.app = app
+    await limit(scope, receive, send)
 
 
 class Peer:
@@ -102,7 +81,7 @@ async def seen_by_app(limit: MessageLimit, peer: Peer, **scope: Any) -> list[Mes
         while not seen or seen[-1]["type"] != "websocket.disconnect":
             seen.append(await receive())
 
-    await limit.run(app, {**SCOPE, **scope}, peer.receive, peer.send)
+    await run(limit, app, {**SCOPE, **scope}, peer.receive, peer.send)
     return seen
 
 
@@ -202,7 +181,7 @@ class TestMessages:
             await send({"type": "websocket.send", "text": "2"})
             heard.append(await receive())
 
-        await limit_of(rate="0/m", close_after=1).run(app, SCOPE, peer.receive, peer.send)
+        await run(limit_of(rate="0/m", close_after=1), app, SCOPE, peer.receive, peer.send)
         assert [message["code"] for message in heard] == [4029, 1001]
         assert (peer.sent[0], peer.sent[1]["type"], peer.sent[2:]) == (1, "RATE_LIMITED", [CLOSED])
 
@@ -213,7 +192,7 @@ class TestMessages:
             await send({"type": "websocket.close", "code": 1000})
             assert await receive() == GONE
 
-        await limit_of(rate="0/m", close_after=2).run(app, SCOPE, peer.receive, peer.send)
+        await run(limit_of(rate="0/m", close_after=2), app, SCOPE, peer.receive, peer.send)
         assert peer.sent == [{"type": "websocket.close", "code": 1000}]
 
     @pytest.mark.parametrize("error", [OSError("gone"), RuntimeError("closed")])
@@ -230,7 +209,7 @@ class TestMessages:
 
         peer = Peer()
         for kind in ("http", "lifespan"):
-            await limit_of(rate="0/m").run(app, {"type": kind}, peer.receive, peer.send)
+            await run(limit_of(rate="0/m"), app, {"type": kind}, peer.receive, peer.send)
             assert seen.pop() == ({"type": kind}, peer.receive, peer.send)
 
     async def test_nothing_is_counted_when_limits_are_off(self, fake_clock: FakeClock) -> None:
@@ -287,7 +266,7 @@ class TestWaiting:
             await ended.wait()
 
         limit = limit_of(rate="2/m", limiter=Limiter(store, clock=FakeClock()), **options)
-        running = asyncio.create_task(limit.run(app, SCOPE, peer.receive, peer.send))
+        running = asyncio.create_task(run(limit, app, SCOPE, peer.receive, peer.send))
         await asyncio.sleep(0)
         yield store, given[0]
         ended.set()
@@ -385,20 +364,16 @@ class TestConnections:
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             seen.append(limit.cap.taken(CALLER))
-            await limit.run(app, SCOPE, receive, send)
+            await run(limit, app, SCOPE, receive, send)
 
-        await limit.run(app, SCOPE, peer.receive, peer.send)
+        await run(limit, app, SCOPE, peer.receive, peer.send)
         assert (seen, peer.sent, limit.cap.taken(CALLER)) == ([1], [CLOSED], 0)
 
     async def test_an_answer_where_the_server_can_send_one(self, limiter: Limiter) -> None:
         limit = cap_of(0)
         peer = Peer(CONNECT)
-
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            raise AssertionError
-
         scope = {**SCOPE, "extensions": {"websocket.http.response": {}}}
-        await limit.run(app, scope, peer.receive, peer.send)
+        await limit(scope, peer.receive, peer.send)
         assert [message["type"] for message in peer.sent] == [
             "websocket.http.response.start",
             "websocket.http.response.body",
@@ -410,7 +385,7 @@ class TestConnections:
         async def app(scope: Any, receive: Any, send: Any) -> None:
             assert limit.cap.taken("key:/ws/") == 1
 
-        await limit.run(app, SCOPE, Peer().receive, Peer().send)
+        await run(limit, app, SCOPE, Peer().receive, Peer().send)
 
     async def test_other_scopes_pass_untouched(self) -> None:
         limit = cap_of(0)
@@ -420,7 +395,7 @@ class TestConnections:
             seen.append(given)
 
         peer = Peer()
-        await limit.run(app, {"type": "http"}, peer.receive, peer.send)
+        await run(limit, app, {"type": "http"}, peer.receive, peer.send)
         assert seen == [({"type": "http"}, peer.receive, peer.send)]
 
     @pytest.mark.parametrize("hanging", [False, True])
@@ -439,7 +414,7 @@ class TestConnections:
             if hanging:
                 await asyncio.Event().wait()
 
-        running = asyncio.create_task(limit.run(app, SCOPE, peer.receive, send))
+        running = asyncio.create_task(run(limit, app, SCOPE, peer.receive, send))
         await asyncio.sleep(0)
         fake_clock.advance(60)
         await type(limit.cap)(1).hold(CALLER).__aenter__()

@@ -10,10 +10,9 @@ from ariadne.asgi.handlers import GraphQLTransportWSHandler
 
 from ratelimit_graphql import OperationLimit, graphql_ratelimit
 from ratelimit_graphql.ariadne import LimitedGraphQL, LimitedWSGIGraphQL
+from tests.graphql.operations import QUIET, ran
 
 query, mutation, subscription = QueryType(), MutationType(), SubscriptionType()
-ran: list[str] = []
-"""The names of the fields that were resolved."""
 
 
 @query.field("ping")
@@ -72,8 +71,6 @@ SCHEMA = make_executable_schema(
     mutation,
     subscription,
 )
-QUIET = OperationLimit(rate="10/m", field_costs={"Mutation.login": 3}, max_cost=9)
-LOUD = OperationLimit(rate="10/m", max_cost=9, status=429)
 
 
 def asgi(limit: OperationLimit = QUIET, **options: Any) -> Any:

@@ -9,12 +9,9 @@ from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 from graphene_django.views import GraphQLView
 
-from ratelimit_graphql import OperationLimit, graphql_ratelimit
+from ratelimit_graphql import graphql_ratelimit
 from ratelimit_graphql.graphene import OperationLimitMixin
-
-LIMIT = OperationLimit(rate="10/m", field_costs={"Mutation.login": 3}, max_cost=9)
-ran: list[str] = []
-"""The names of the fields that were resolved."""
+from tests.graphql.operations import LOUD, QUIET, ran
 
 
 class Login(graphene.Mutation):
@@ -46,14 +43,13 @@ SCHEMA = graphene.Schema(query=Query, mutation=Mutation)
 
 
 class View(OperationLimitMixin, GraphQLView):
-    operation_limit = LIMIT
+    operation_limit = QUIET
 
 
 def view(cls: Any = View, **options: Any) -> Any:
     return csrf_exempt(cls.as_view(schema=SCHEMA, **options))
 
 
-LOUD = OperationLimit(rate="10/m", max_cost=9, status=429)
 urlpatterns = [
     path("graphql", view()),
     path("loud", view(operation_limit=LOUD)),

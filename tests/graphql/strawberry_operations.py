@@ -12,9 +12,7 @@ from strawberry.schema.config import StrawberryConfig
 
 from ratelimit_graphql import OperationLimit
 from ratelimit_graphql.strawberry import OperationLimitExtension, RateLimitExtension, SyncOperationLimitExtension
-
-ran: list[str] = []
-"""The names of the fields that were resolved."""
+from tests.graphql.operations import LOUD, QUIET, ran
 
 
 @strawberry.type
@@ -54,8 +52,6 @@ class Subscription:
             ran.append("closed")
 
 
-QUIET = OperationLimit(rate="10/m", field_costs={"Mutation.login": 3}, max_cost=9)
-LOUD = OperationLimit(rate="10/m", max_cost=9, status=429)
 BATCHING = StrawberryConfig(batching_config={"max_operations": 1_000})
 
 

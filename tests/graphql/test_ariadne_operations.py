@@ -17,28 +17,13 @@ from ratelimit.settings import override
 from ratelimit.testing import isolated
 from ratelimit_graphql import OperationLimit
 from ratelimit_graphql.ariadne import LimitedGraphQL, LimitedHTTPHandler, LimitedWSGIGraphQL, limited_root
-from tests.graphql.ariadne_operations import LOUD, QUIET, SCHEMA, asgi, ran, wsgi
+from tests.graphql.ariadne_operations import SCHEMA, asgi, wsgi
 from tests.graphql.callers import HERE, THERE, User
 from tests.graphql.loops import served
+from tests.graphql.operations import LOUD, QUIET, pings, ran, refusal
 from tests.graphql.sockets import opened
 
-pytestmark = pytest.mark.usefixtures("limiter")
-
-
-@pytest.fixture(autouse=True)
-def _nothing_ran() -> None:
-    ran.clear()
-
-
-def pings(number: int) -> str:
-    return "{ " + " ".join(f"a{n}: ping" for n in range(number)) + " }"
-
-
-def refusal(cost: int) -> dict[str, Any]:
-    return {
-        "message": "Limit exceeded: Max 10 requests per minute. Please try again later.",
-        "extensions": {"code": "RATE_LIMITED", "retry_after": 60, "limit": 10, "cost": cost},
-    }
+pytestmark = pytest.mark.usefixtures("limiter", "nothing_ran")
 
 
 class Answer:

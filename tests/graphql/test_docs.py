@@ -12,8 +12,9 @@ import pytest
 
 from ratelimit.settings import override
 from ratelimit_graphql import OperationLimit
-from tests.graphql.ariadne_operations import LOUD, asgi
+from tests.graphql.ariadne_operations import asgi
 from tests.graphql.loops import served
+from tests.graphql.operations import LOUD
 from tests.graphql.sockets import opened
 
 pytestmark = pytest.mark.usefixtures("limiter")
@@ -53,7 +54,7 @@ async def test_the_refusal_of_an_operation_by_strawberry() -> None:
     pytest.importorskip("strawberry")
     from strawberry.asgi import GraphQL
 
-    from tests.graphql.strawberry_operations import LOUD, schema
+    from tests.graphql.strawberry_operations import schema
 
     head, _, body = captured("graphql-strawberry.md", "http").partition("\n\n")
     answer = await refused(GraphQL(schema(LOUD)), "x")

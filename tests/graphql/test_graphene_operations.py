@@ -25,30 +25,15 @@ from ratelimit.testing import isolated
 from ratelimit_graphql import OperationLimit, OperationLimitExceeded
 from ratelimit_graphql.graphene import OperationLimitMixin, limited_execution
 from tests.graphql.callers import HERE, THERE, request
-from tests.graphql.graphene_operations import LIMIT, SCHEMA, View, ran
+from tests.graphql.graphene_operations import SCHEMA, View
+from tests.graphql.operations import QUIET, pings, ran, refusal
 
-pytestmark = [pytest.mark.usefixtures("limiter"), pytest.mark.urls("tests.graphql.graphene_operations")]
-
-
-@pytest.fixture(autouse=True)
-def _nothing_ran() -> None:
-    ran.clear()
-
-
-def pings(number: int) -> str:
-    return "{ " + " ".join(f"a{n}: ping" for n in range(number)) + " }"
+pytestmark = [pytest.mark.usefixtures("limiter", "nothing_ran"), pytest.mark.urls("tests.graphql.graphene_operations")]
 
 
 def post(path: str, query: Any, address: str = HERE, **more: Any) -> Any:
     body = {"query": query, **more} if isinstance(query, str) else query
     return Client().post(path, body, content_type="application/json", REMOTE_ADDR=address)
-
-
-def refusal(cost: int, wait: int | None = 60) -> dict[str, Any]:
-    return {
-        "message": "Limit exceeded: Max 10 requests per minute. Please try again later.",
-        "extensions": {"code": "RATE_LIMITED", "retry_after": wait, "limit": 10, "cost": cost},
-    }
 
 
 def test_a_refused_operation_is_answered_with_one_error_and_nothing_of_it_runs() -> None:
@@ -220,14 +205,14 @@ def test_a_view_without_a_limit_is_an_error_where_it_is_made() -> None:
         Bare.as_view(schema=SCHEMA)
     with pytest.raises(ConfigurationError, match="operation_limit='10/m'"):
         Bare.as_view(schema=SCHEMA, operation_limit="10/m")
-    assert Bare.as_view(schema=SCHEMA, operation_limit=LIMIT)
+    assert Bare.as_view(schema=SCHEMA, operation_limit=QUIET)
 
 
 def test_a_mixin_that_would_have_no_effect_is_an_error_where_it_is_written() -> None:
     with pytest.raises(ConfigurationError, match="Wrong: OperationLimitMixin has no effect after GraphQLView"):
 
         class Wrong(GraphQLView, OperationLimitMixin):
-            operation_limit = LIMIT
+            operation_limit = QUIET
 
     class Right(View):
         def execute_graphql_request(self, *args: Any, **kwargs: Any) -> Any:

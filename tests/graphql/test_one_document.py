@@ -205,7 +205,8 @@ async def test_a_batch_of_two_operations_counts_two_with_strawberry() -> None:
     import httpx
     from strawberry.asgi import GraphQL
 
-    from tests.graphql.strawberry_operations import QUIET, schema
+    from tests.graphql.operations import QUIET
+    from tests.graphql.strawberry_operations import schema
 
     transport = httpx.ASGITransport(app=GraphQL(schema(QUIET)), client=(HERE, 4711))
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

@@ -17,6 +17,7 @@ from ratelimit.stores.redis import RedisStore
 from ratelimit.testing import FakeClock
 from ratelimit_graphql import Operation, OperationLimit, OperationLimitExceeded, RateLimitExceeded, Verdict
 from tests.graphql.callers import HERE, THERE, User, request
+from tests.graphql.operations import pings
 from tests.wire import CountingProxy
 
 pytestmark = pytest.mark.usefixtures("limiter")
@@ -51,10 +52,6 @@ class Asking:
 @pytest.fixture(params=["sync", "async"])
 def ask(request: pytest.FixtureRequest) -> Asking:
     return Asking(request.param)
-
-
-def pings(number: int) -> str:
-    return "{ " + " ".join(f"a{n}: ping" for n in range(number)) + " }"
 
 
 def test_an_operation_takes_its_cost_from_one_budget(ask: Asking) -> None:

@@ -26,26 +26,14 @@ from ratelimit_graphql import OperationLimit, RateLimitExceeded
 from ratelimit_graphql.strawberry import OperationLimitExtension, RateLimitExtension, SyncOperationLimitExtension
 from tests.graphql.callers import HERE, THERE, request
 from tests.graphql.loops import served
+from tests.graphql.operations import LOUD, QUIET, pings, ran, refusal
 from tests.graphql.sockets import opened
-from tests.graphql.strawberry_operations import LOUD, QUIET, Query, channels, ran, schema
+from tests.graphql.strawberry_operations import Query, channels, schema
 
-pytestmark = [pytest.mark.usefixtures("limiter"), pytest.mark.urls("tests.graphql.strawberry_operations")]
-
-
-@pytest.fixture(autouse=True)
-def _nothing_ran() -> None:
-    ran.clear()
-
-
-def pings(number: int) -> str:
-    return "{ " + " ".join(f"a{n}: ping" for n in range(number)) + " }"
-
-
-def refusal(cost: int) -> dict[str, Any]:
-    return {
-        "message": "Limit exceeded: Max 10 requests per minute. Please try again later.",
-        "extensions": {"code": "RATE_LIMITED", "retry_after": 60, "limit": 10, "cost": cost},
-    }
+pytestmark = [
+    pytest.mark.usefixtures("limiter", "nothing_ran"),
+    pytest.mark.urls("tests.graphql.strawberry_operations"),
+]
 
 
 class Execution:

@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import AsyncIterator
@@ -24,9 +23,11 @@ from ratelimit.stores.memory_places import MemoryPlaces
 from ratelimit.stores.places import Claim, Claimed, Room
 from ratelimit.stores.redis import RedisStore
 from ratelimit.testing import START, FakeClock
+from tests.interpreter import printed
 from tests.servers import Server
 from tests.wire import CountingProxy
 
+pytestmark = pytest.mark.usefixtures("renewed_by_hand")
 PATIENT = 10.0
 ROOT = Path(__file__).parents[2]
 ALICE = Identity(user="1")
@@ -34,16 +35,6 @@ KEY = "rl:connections~60p:{user:1}"
 TWO = Room(KEY, 2, 60_000_000)
 LEASE_MS = 120_000
 """How long a set is kept: a lease, and as much again for nodes whose clocks differ."""
-
-
-@pytest.fixture(autouse=True)
-def _renewed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests say when it is time to renew, however long they take."""
-
-    async def sleep(seconds: float) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr("ratelimit.renewals.sleep", sleep)
 
 
 class TestInMemory:
@@ -319,9 +310,5 @@ async def test_what_a_killed_process_held_is_free_after_a_lease(redis_url: str, 
 
 
 def test_importing_the_cap_imports_no_client() -> None:
-    program = "import sys, ratelimit.connections, ratelimit.websockets; print('redis' in sys.modules)"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    printed = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    assert printed.stdout == "False\n"
+    modules = "ratelimit.connections, ratelimit.messages, ratelimit.websockets"
+    assert printed(f"import sys, {modules}; print('redis' in sys.modules)") == "False"
