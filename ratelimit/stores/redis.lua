@@ -19,7 +19,7 @@ end
 local mode = ARGV[2]
 local write, settling, taken = mode ~= '0', mode == '2', now - tonumber(ARGV[3])
 
-local function whole(number) return string.format(WHOLE, number) end
+local function whole(number) return format(WHOLE, number) end
 
 local function numbers(text)
   local found = {}
@@ -89,7 +89,7 @@ local function save(charge, state)
     if not exists[charge.key] then redis.call('PEXPIRE', key, charge.lifetime) end
     exists[charge.key] = true
   else
-    local text = string.format(STATE, state[1], state[2], state[3])
+    local text = format(STATE, state[1], state[2], state[3])
     redis.call('SET', key, text, 'PX', expiry(charge, state))
   end
 end
@@ -115,7 +115,7 @@ for i = 1, (#ARGV - 3) / FIELDS do
   if charge.ban > 0 and not settling then
     local ban = numbers(redis.call('GET', KEYS[charge.ban]) or '')  -- since, until, forgotten at, strikes
     charge.strikes = 0
-    if ban[1] and now < ban[3] and ban[1] - now <= SKEW then
+    if ban[1] and now < ban[3] and ban[1] - now <= 60000000 then
       charge.strikes = ban[4]
       if now < ban[2] then charge.untl = ban[2] end
     end

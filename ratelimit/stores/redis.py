@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from redis.asyncio.cluster import RedisCluster as AsyncRedisCluster
 from redis.cluster import RedisCluster
-from redis.exceptions import RedisClusterException, RedisError, ResponseError
+from redis.exceptions import RedisClusterException, RedisError
 
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.errors import ConfigurationError
@@ -30,7 +30,7 @@ from ratelimit.stores.redis_joint import RedisJoint
 from ratelimit.stores.redis_loop import LoopConnections
 from ratelimit.stores.redis_pipe import Pipe
 from ratelimit.stores.redis_places import RedisPlaces
-from ratelimit.stores.redis_plain import Plain, command, plain, question
+from ratelimit.stores.redis_plain import Plain, plain, question
 from ratelimit.stores.redis_script import Script, packed
 from ratelimit.stores.redis_threads import Lines
 from ratelimit.stores.redis_wire import SETTLE, all_keys, arguments, pattern, read_outcomes, store_error
@@ -260,12 +260,7 @@ class RedisStore:
         with _STORE_ERRORS:
             if self._lines is None:
                 return self._run(*question(of, caller, cost, now_us))
-            asked = command(of, (of.keys(now_us)[caller],), (cost,), (now_us,))
-            reply = self._lines.scripted(asked, of.script.source)
-            for part in reply:
-                if isinstance(part, ResponseError):  # about this check's key; `read_one` raises it
-                    self._lines.heed(part)
-            return reply
+            return self._lines.scripted(of.asked(of.keys(now_us)[caller], cost, now_us), of.script.source)
 
     async def _aask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         with _STORE_ERRORS:

@@ -3,38 +3,46 @@
 --   server's own) and the cost, one pair for all checks or one for each.
 -- Returns the time, then for each check three numbers of its state before it: the units in use if it passes, -1 less those
 --   if it is refused, or the error it met; the share; the time of the last change.
-local limit, capacity, window, alike = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), #ARGV == 5
-local now, cost = tonumber(ARGV[4]), tonumber(ARGV[5])
+-- For a single check that passes, as a rule, just its state after it, a text: a list costs the server more than the GET.
+local limit, capacity, window, alike = ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0, #ARGV == 5
+local now, cost = ARGV[4] + 0, ARGV[5] + 0
+local call = redis.pcall  -- a key of another kind must not take the other checks with it
 if now == 0 then
-  local time = redis.call('TIME')
+  local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
 if limit == 0 then capacity = 0 end
-local call, format = redis.pcall, string.format  -- pcall: a key of another kind must not take the other checks with it
-local found = {now}
-for i, key in ipairs(KEYS) do
+local found = KEYS[2] and {now}
+for i = 1, #KEYS do
+  local key, state, units, share, last = KEYS[i], nil, 0, 0, 0
   if not alike then
-    now, cost = tonumber(ARGV[2 + 2 * i]), tonumber(ARGV[3 + 2 * i])
+    now, cost = ARGV[2 + 2 * i] + 0, ARGV[3 + 2 * i] + 0
     if now == 0 then now = found[1] end
   end
-  local text, at = call('GET', key), 3 * i
-  if text and text.err then
-    found[at - 1], found[at], found[at + 1] = text, 0, 0
-  else
-    local last, units, share = bucket(text, limit, window, now)
+  local text = call('GET', key)
+  local failed = text and text.err and text
+  if not failed then
+    last, units, share = bucket(text, limit, window, now)
     local after = units + cost
-    found[at - 1], found[at], found[at + 1] = units, share, last
     if after < capacity or after == capacity and share == 0 then
-      local state, lifetime = format(STATE, last, after, share), bucket_lifetime(last, after, limit, window, now)
-      local failed = call('SET', key, state, 'PX', lifetime)
-      if failed.err then found[at - 1] = failed end
+      state = format(STATE, last, after, share)
+      local done = call('SET', key, state, 'PX', bucket_lifetime(last, after, limit, window, now))
+      failed = done.err and done
     else
-      found[at - 1] = -1 - units
       -- A key without a lifetime would stay for ever: heal it, even when the check is refused.
       if text and call('PTTL', key) == -1 then
         call('PEXPIRE', key, bucket_lifetime(last, units, limit, window, now))
       end
+      units = -1 - units
     end
+  end
+  if found then
+    local at = 3 * i
+    found[at - 1], found[at], found[at + 1] = failed or units, share, last
+  elseif failed then
+    return failed
+  else
+    return state and last == now and state or {now, units, share, last}
   end
 end
 return found

@@ -19,13 +19,12 @@ from typing import Any, Final
 from redis.crc import key_slot
 from redis.exceptions import RedisClusterException, RedisError
 
-from ratelimit.errors import StoreError
 from ratelimit.keys import caller_tag
 from ratelimit.stores import redis_pipe, redis_plain
 from ratelimit.stores.base import Taken
 from ratelimit.stores.redis_opener import PipeOpener, patiently
 from ratelimit.stores.redis_pipe import Pipe, Question, Single, refusal
-from ratelimit.stores.redis_plain import Ask, Plain, command, read_one
+from ratelimit.stores.redis_plain import Ask, Plain
 from ratelimit.stores.redis_script import Script, packed
 from ratelimit.stores.redis_wire import store_error
 
@@ -152,19 +151,25 @@ class Nodes:
 
 
 class Errand:
-    """A command for one slot. `future` gets its reply, or for a check of `of` what became of it."""
+    """A command for one slot. `future` gets its reply, or for a check of so many units of `of` what became of it."""
 
     __slots__ = (
-        *("_loaded", "_nodes", "_now_us", "_of", "_packed", "_pipe", "_script", "_turns"),
+        *("_cost", "_loaded", "_nodes", "_now_us", "_of", "_packed", "_pipe", "_script", "_turns"),
         *("address", "asking", "future", "slot"),
     )
 
     def __init__(
-        self, nodes: Nodes, slot: int, command: bytes, script: Script | None, of: Plain | None = None, now_us: int = 0
+        self,
+        nodes: Nodes,
+        slot: int,
+        command: bytes,
+        script: Script | None,
+        of: Plain | None = None,
+        cost: int = 0,
+        now_us: int = 0,
     ) -> None:
-        self._nodes, self.slot, self._packed, self._script, self._of, self._now_us = (
-            *(nodes, slot, command, script, of, now_us),
-        )
+        self._nodes, self.slot, self._packed, self._script = nodes, slot, command, script
+        self._of, self._cost, self._now_us = of, cost, now_us
         self.future: Future[Any] = nodes.loop.create_future()
         self._pipe: Pipe | None = None
         self._loaded: Pipe | None = None
@@ -195,10 +200,8 @@ class Errand:
             return 1
         if isinstance(reply, Exception):
             return self._failed(reply)
-        try:
-            self.future.set_result(reply if self._of is None else read_one(self._of, reply, self._now_us))
-        except StoreError as error:  # about the key
-            self.future.set_exception(error)
+        of = self._of
+        self.future.set_result(reply if of is None else of.one_taken(reply, self._cost, self._now_us))
         return 1
 
     def fail(self, error: Exception) -> None:
@@ -240,13 +243,14 @@ class ClusterCounter:
 
     def take(self, caller: str, cost: int, now_us: int) -> Taken:
         """Takes `cost` units for `caller` if they fit; one EVALSHA."""
-        return read_one(self._plain, self._ask(self._plain, caller, cost, now_us), now_us)
+        of = self._plain
+        return of.one_taken(self._ask(of, caller, cost, now_us), cost, now_us)
 
     def atake(self, caller: str, cost: int, now_us: int) -> Awaitable[Taken]:
         """`take` for an event loop."""
         of, nodes = self._plain, self._nodes()
-        asked = command(of, (of.keys(now_us)[caller],), (cost,), (now_us,))
-        errand = Errand(nodes, self._slots[caller], asked, of.script, of, now_us)
+        asked = of.asked(of.keys(now_us)[caller], cost, now_us)
+        errand = Errand(nodes, self._slots[caller], asked, of.script, of, cost, now_us)
         nodes.send(errand)
         return errand.future
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ratelimit.stores.base import Taken
 from ratelimit.stores.redis_pipe import Pipe, Question, Single, refusal
-from ratelimit.stores.redis_plain import Ask, AsyncAsk, Keys, Plain, command, errors, question, read_one
+from ratelimit.stores.redis_plain import Ask, AsyncAsk, Keys, Plain, command, errors, question
 from ratelimit.stores.redis_script import packed
 from ratelimit.stores.redis_wire import store_error
 
@@ -42,7 +42,8 @@ class RedisCounter:
 
     def take(self, caller: str, cost: int, now_us: int) -> Taken:
         """Takes `cost` units for `caller` if they fit; one EVALSHA."""
-        return read_one(self._plain, self._ask(self._plain, caller, cost, now_us), now_us)
+        of = self._plain
+        return of.one_taken(self._ask(of, caller, cost, now_us), cost, now_us)
 
     def atake(self, caller: str, cost: int, now_us: int) -> Awaitable[Taken]:
         """`take` for an event loop; one EVALSHA for all checks that come while another trip is on the way."""
@@ -72,7 +73,8 @@ class RedisCounter:
         return future
 
     async def _alone(self, caller: str, cost: int, now_us: int) -> Taken:
-        return read_one(self._plain, await self._aask(*question(self._plain, caller, cost, now_us)), now_us)
+        of = self._plain
+        return of.one_taken(await self._aask(*question(of, caller, cost, now_us)), cost, now_us)
 
 
 class Parcel:
@@ -110,26 +112,27 @@ class Parcel:
         """The command."""
         if len(self.asked) == 1:
             ((_, key, cost, now_us),) = self.asked
-            return command(self._plain, (key,), (cost,), (now_us,))
+            return self._plain.asked(key, cost, now_us)
         _, keys, costs, times = zip(*self.asked, strict=True)
         return command(self._plain, keys, costs, times)
 
     def answer(self, reply: Any) -> int:
         """Tells those who wait. Returns how many checks that were."""
+        if isinstance(reply, Exception):
+            return self._failed(reply)
         checks = len(self.asked)
+        if checks == 1:
+            ((future, _, cost, now_us),) = self.asked
+            if not future.done():  # else cancelled
+                future.set_result(self._plain.one_taken(reply, cost, now_us))
+            return 1
         try:
-            if checks == 1:
-                ((future, _, _, now_us),) = self.asked
-                one = self._plain.one_taken(reply, now_us)
-                if not future.done():  # else cancelled
-                    future.set_result(one)
-            else:
-                taken = self._plain.taken(reply, [now_us for _, _, _, now_us in self.asked])
-                for (future, *_), one in zip(self.asked, taken, strict=True):
-                    if not future.done():
-                        future.set_result(one)
+            taken = self._plain.taken(reply, [now_us for _, _, _, now_us in self.asked])
         except TypeError:
-            return self._failed(reply) if isinstance(reply, Exception) else self._partly_failed(reply)
+            return self._partly_failed(reply)
+        for (future, *_), one in zip(self.asked, taken, strict=True):
+            if not future.done():
+                future.set_result(one)
         return checks
 
     def _partly_failed(self, reply: list[Any]) -> int:

@@ -1,31 +1,28 @@
 -- Takes all charges or none, where each is enforced, has a key of its own, and neither a ban nor a value to count. What each
 -- would find alone is told of all, whether they are taken or not.
--- KEYS: one for each charge, all in one slot. ARGV: for each charge three, "f", "a" or "s" for a window or the capacity of a
---   bucket; limit; window (us). Then "1" for the server's time or "0" for the node's; the node's (us), which numbers fixed
---   windows in any case; and the cost, one for all charges or one for each.
+-- KEYS: one for each charge, all in one slot. ARGV: for each charge three: "f", "a" or "s" for a window or the capacity of a
+--   bucket; limit; window (us), for "f" the lifetime of a new key (ms). Then the time (us, "0" for the server's own), and the
+--   cost, one for all charges or one for each.
 -- Returns the time, then for each charge the units before it if it passes, -1 less those if it does not; for all but fixed
 --   windows two more numbers of its state: the units of the window before, or the share; its beginning, number or last change.
 -- The scripts of numbers and states stand in front of it if a charge needs them: a function that is made costs time.
-local keys, argv, call, number = KEYS, ARGV, redis.call, tonumber  -- looking a global up takes longer
+local keys, argv, call = KEYS, ARGV, redis.call  -- looking a global up takes longer
 local count = #keys
-local base = 3 * count
-local node, every = number(argv[base + 2]), true
-local cost, alike = argv[base + 3], #argv == base + 3
-local units_of_all = number(cost)
-local now = node
-if argv[base + 1] == '1' then
+local base = 3 * count + 1
+local now, cost, alike = argv[base] + 0, argv[base + 1], not argv[base + 2]
+if now == 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
 
-local texts, found, last = call('MGET', unpack(keys)), {now}, 1
+local texts, found, last, every = call('MGET', unpack(keys)), {now}, 1, true
 for i = 1, count do
   -- MGET takes a key of another kind for none; GET says so before anything is written.
   local text = texts[i] or call('GET', keys[i])
-  local kind, limit = argv[3 * i - 2], number(argv[3 * i - 1])
-  local needed = alike and units_of_all or number(argv[base + 2 + i])
+  local kind, limit = argv[3 * i - 2], argv[3 * i - 1] + 0
+  local needed = alike and cost or argv[base + i]
   if kind == 'f' then
-    local used = text and number(text) or 0
+    local used = text and text + 0 or 0  -- a text that is no number is an error, before anything is written
     last = last + 1
     if used + needed <= limit then
       found[last] = used
@@ -33,7 +30,7 @@ for i = 1, count do
       found[last], every = -1 - used, false
     end
   else
-    local window, units, in_use, first, third = number(argv[3 * i]), nil, nil, nil, nil
+    local window, units, in_use, first, third = argv[3 * i] + 0, nil, nil, nil, nil
     if kind == 'a' then
       first, units, third = anchored(text, window, now)
       in_use = units
@@ -43,7 +40,7 @@ for i = 1, count do
     else
       first, units, third = bucket(text, limit, window, now)
       in_use = third > 0 and units + 1 or units
-      if limit > 0 then limit = number(kind) end
+      if limit > 0 then limit = kind + 0 end
     end
     if in_use + needed > limit then
       units, every = -1 - units, false
@@ -56,23 +53,19 @@ end
 last = 1
 for i = 1, count do
   local key, text, kind = keys[i], texts[i], argv[3 * i - 2]
-  if not alike then cost = argv[base + 2 + i] end
+  if not alike then cost = argv[base + i] end
   -- A key without a lifetime would stay for ever: heal it, even when the call is refused.
   if kind == 'f' then
     last = last + 1
     if every then call('INCRBY', key, cost) end
-    if text and call('PTTL', key) == -1 or every and not text then
-      local window = number(argv[3 * i])
-      -- The rest of it and up to a minute more: see ratelimit/algorithms/fixed_window.py.
-      local lives = math.ceil((window - node % window + math.min(window, 60000000)) / 1000)
-      call('PEXPIRE', key, string.format('%.0f', lives))
-    end
+    if text and call('PTTL', key) == -1 or every and not text then call('PEXPIRE', key, argv[3 * i]) end
   else
     local units, third, first = found[last + 1], found[last + 2], found[last + 3]
-    local limit, window, lives = number(argv[3 * i - 1]), number(argv[3 * i]), nil
+    local lives
     last = last + 3
     if every then units = units + cost elseif units < 0 then units = -1 - units end
     if every or text and call('PTTL', key) == -1 then
+      local limit, window = argv[3 * i - 1] + 0, argv[3 * i] + 0
       if kind == 'a' or kind == 's' then
         lives = window_lifetime(kind, first, window, now)
       else
@@ -80,7 +73,7 @@ for i = 1, count do
       end
     end
     if every then
-      call('SET', key, string.format(STATE, first, units, third), 'PX', lives)
+      call('SET', key, format(STATE, first, units, third), 'PX', lives)
     elseif lives then
       call('PEXPIRE', key, lives)
     end

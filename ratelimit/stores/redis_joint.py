@@ -2,27 +2,28 @@
 
 Rules:
 - Keys and stored states are those of `redis.lua`: both ways count in the same ones.
-- What does not depend on the call is packed once: the rates, and for a caller all its keys, until a window ends.
+- What does not depend on the call is packed once: for a caller all its keys, until a window ends; the rates, and with them the
+  lifetimes of new keys, for a second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from ratelimit.keys import encoded
 from ratelimit.rates import Rate
 from ratelimit.stores.base import Callers, Share, Taken
 from ratelimit.stores.redis_plain import MAX_KEYS, number_word
 from ratelimit.stores.redis_script import Script, word
+from ratelimit.stores.redis_wire import SECOND_US, lifetime_ms
 
 Question = tuple[Script, list[str], list[int | str]]
 """Script, keys and arguments, for a redis-py client."""
 Ask = Callable[["RedisJoint", Callers, int, int], Any]
 """The reply to a check, from a thread: of which rates, the callers, the cost and the time. Raises `StoreError`."""
 AsyncAsk = Callable[["RedisJoint", Callers, int, int], Awaitable[Any]]
-_LATEST_US: Final = 2**63
 
 
 @lru_cache
@@ -39,10 +40,10 @@ def script_for(rates: Sequence[Rate]) -> Script:
 
 
 class JointKeys(dict[Callers, str]):
-    """The keys of each caller, packed as words of a command."""
+    """The keys of each caller, packed as words of a command. `ends` are what comes before and after the caller."""
 
     def __init__(self, heads: Sequence[str], tails: Sequence[str]) -> None:
-        self._ends = list(zip(heads, tails, strict=True))
+        self.ends = list(zip(heads, tails, strict=True))
 
     def __missing__(self, callers: Callers) -> str:
         if len(self) >= MAX_KEYS:
@@ -52,28 +53,32 @@ class JointKeys(dict[Callers, str]):
 
     def keys_of(self, callers: Callers) -> list[str]:
         """The keys themselves: as `keys.stored_key` makes them."""
-        each = (callers,) * len(self._ends) if isinstance(callers, str) else callers
-        return [f"{head}:{{{encoded(caller)}}}:{tail}" for (head, tail), caller in zip(self._ends, each, strict=True)]
+        each = (callers,) * len(self.ends) if isinstance(callers, str) else callers
+        return [f"{head}:{{{encoded(caller)}}}:{tail}" for (head, tail), caller in zip(self.ends, each, strict=True)]
+
+
+Packed = tuple[int, int, JointKeys, list[int | str], str]
+"""From when and until when it holds; the keys; the rates as arguments, and as words."""
 
 
 class RedisJoint:
     """Some rates, each counted under a head of its own. See `Store.joint`."""
 
     def __init__(self, shares: Sequence[Share], server_time: bool, ask: Ask, aask: AsyncAsk) -> None:
-        self._ask, self._aask, self._server_time = ask, aask, server_time
+        self._ask, self._aask = ask, aask
         self._heads = [share.head for share in shares]
         self._rates = [share.rate for share in shares]
         self._weights = [share.weight for share in shares]
         if len(set(self._weights)) == 1:
             self._weights = self._weights[:1]
-        self._fixed_us = [rate.window_us for rate in self._rates if rate.algorithm == "fixed"]
-        self._newest = 0, 0, JointKeys((), ())  # one tuple, so that threads at a window's edge do not mix them up
+        self._timed = any(rate.algorithm != "fixed" for rate in self._rates)
+        self._asks_node = self._timed and not server_time
         self.script = script_for(self._rates)
-        self._constants = [part for rate in self._rates for part in (_kind(rate), rate.limit, rate.window_us)]
-        self._constants.append(1 if server_time and len(self._fixed_us) < len(shares) else 0)
-        words = 4 + len(shares) + len(self._constants) + len(self._weights)
+        words = 4 + len(shares) * 4 + len(self._weights)
         self._begin = f"*{words}\r\n{self.script.called}{word(len(shares))}"
-        self._middle = "".join(map(word, self._constants))
+        self._one = "".join(map(word, self._rest(1, 0)))
+        # One tuple, so that threads at a window's edge do not mix them up: the keys, and the rates as arguments and as words.
+        self._newest: Packed = (0, 0, JointKeys((), ()), [], "")
 
     def take(self, callers: Callers, cost: int, now_us: int) -> Taken:
         """Takes `cost` units of every rate if they fit; one EVALSHA."""
@@ -97,27 +102,40 @@ class RedisJoint:
 
     def command(self, callers: Callers, cost: int, now_us: int) -> bytes:
         """The check as one EVALSHA."""
-        keys = self._keys(now_us)[callers]
-        costs = "".join([number_word(cost * weight) for weight in self._weights])
-        return f"{self._begin}{keys}{self._middle}{word(now_us)}{costs}".encode("ascii")
+        _, _, keys, _, rates = self._packed(now_us)
+        constant = cost == 1 and not self._asks_node
+        rest = self._one if constant else "".join(map(number_word, self._rest(cost, now_us)))
+        return f"{self._begin}{keys[callers]}{rates}{rest}".encode("ascii")
 
     def question(self, callers: Callers, cost: int, now_us: int) -> Question:
         """The check for a redis-py client."""
-        costs = [cost * weight for weight in self._weights]
-        return self.script, self._keys(now_us).keys_of(callers), [*self._constants, now_us, *costs]
+        _, _, keys, rates, _ = self._packed(now_us)
+        return self.script, keys.keys_of(callers), [*rates, *self._rest(cost, now_us)]
 
-    def _keys(self, now_us: int) -> JointKeys:
-        since_us, until_us, keys = self._newest
-        if not since_us <= now_us < until_us:
-            keys = JointKeys(self._heads, [_tail(rate, now_us) for rate in self._rates])
-            since_us = max([now_us - now_us % window_us for window_us in self._fixed_us], default=0)
-            until_us = min([now_us - now_us % us + us for us in self._fixed_us], default=_LATEST_US)
-            self._newest = since_us, until_us, keys
-        return keys
+    def _rest(self, cost: int, now_us: int) -> list[int]:
+        """The arguments after the rates. The time is the node's or, said by 0, the server's; fixed windows need none."""
+        time = now_us if self._asks_node else 0 if self._timed else 1
+        return [time, *(cost * weight for weight in self._weights)]
+
+    def _packed(self, now_us: int) -> Packed:
+        newest = self._newest
+        return newest if newest[0] <= now_us < newest[1] else self._turn(now_us)
+
+    def _turn(self, now_us: int) -> Packed:
+        """A second begins, and with it perhaps a window."""
+        since_us = now_us - now_us % SECOND_US
+        keys, rates = self._newest[2], [part for rate in self._rates for part in _arguments(rate, now_us)]
+        new = JointKeys(self._heads, [_tail(rate, now_us) for rate in self._rates])
+        if keys.ends != new.ends:
+            keys = new
+        self._newest = turned = since_us, since_us + SECOND_US, keys, rates, "".join(map(word, rates))
+        return turned
 
 
-def _kind(rate: Rate) -> str | int:
-    return rate.algorithm[0] if rate.burst is None else rate.burst
+def _arguments(rate: Rate, now_us: int) -> tuple[int | str, int, int]:
+    if rate.algorithm == "fixed":
+        return "f", rate.limit, lifetime_ms(rate, now_us)
+    return rate.algorithm[0] if rate.burst is None else rate.burst, rate.limit, rate.window_us
 
 
 def _tail(rate: Rate, now_us: int) -> str:

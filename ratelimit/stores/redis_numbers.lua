@@ -1,20 +1,20 @@
 -- Whole numbers, for the scripts that this one stands in front of.
 -- They are below 2^53, which Lua's numbers hold exactly; products that could be larger go through muldiv. Times are in
 -- microseconds, lifetimes in milliseconds.
-local SKEW, EXACT = 60000000, 9007199254740992
-local LONGEST = 316224000000  -- ten years in milliseconds, the longest that a window may last
-local WHOLE, STATE, NUMBERS = '%d', '%d %d %d', '(%d+) (%d+) (%d+)'
+-- Each run of a script begins with it, and makes its functions anew. So whatever is looked up outside of them, and what they
+-- would keep from here, costs time in every check: constants are written out where they are needed.
+local format, match = string.format, string.match
+local WHOLE, STATE = '%d', '%d %d %d'
 -- "%d" is twice as fast, but on some machines holds 32 bits only.
-if string.format(WHOLE, 1099511627776) ~= '1099511627776' then WHOLE, STATE = '%.0f', '%.0f %.0f %.0f' end
-
-local floor = math.floor
+if format(WHOLE, 1099511627776) ~= '1099511627776' then WHOLE, STATE = '%.0f', '%.0f %.0f %.0f' end
 
 local function muldiv(a, b, d)  -- quotient and remainder of a * b / d, exact for b < 2^48 and d < 2^49
   local product = a * b
-  if product < EXACT then  -- then the division never rounds up to a whole number
-    local quotient = floor(product / d)
-    return quotient, product - quotient * d
+  if product < 9007199254740992 then  -- 2^53: then the division never rounds up to a whole number
+    local rest = product % d
+    return (product - rest) / d, rest
   end
+  local floor = math.floor
   local times = floor(a / d)
   local part, q, r = a - times * d, 0, 0
   for place = 15, 0, -1 do  -- three bits of b at a time
@@ -23,5 +23,10 @@ local function muldiv(a, b, d)  -- quotient and remainder of a * b / d, exact fo
     q, r = q * 8 + more, rest - more * d
   end
   return times * b + q, r
+end
+
+local function lifetime(us)  -- rounded up, by a millisecond or two; ten years at most, for no window is longer
+  local ms = us / 1000 + 2
+  return ms < 316224000000 and ms - ms % 1 or 316224000000
 end
 

@@ -4,6 +4,8 @@ Rules:
 - Keys and stored states are those of `redis.lua`: both ways count in the same ones.
 - A check that is refused is told from one that passes by the sign: `~units` instead of `units`.
 - What is alike for all checks of a command is said once; a cost or a time that differs is said for each.
+- A single check has a reply without a list around it, as a rule: for one number or text the server does less. An error that
+  it meets is the reply.
 """
 
 from __future__ import annotations
@@ -13,12 +15,11 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import Any, Final, Protocol
 
-from ratelimit.algorithms import fixed_window
 from ratelimit.keys import encoded
 from ratelimit.rates import Rate
 from ratelimit.stores.base import Taken
 from ratelimit.stores.redis_script import Script, word
-from ratelimit.stores.redis_wire import store_error
+from ratelimit.stores.redis_wire import SECOND_US, lifetime_ms
 
 AsyncAsk = Callable[[Script, list[str], Sequence[int | str]], Awaitable[Any]]
 """Runs a script with keys and arguments; raises `StoreError`."""
@@ -67,12 +68,16 @@ class Plain(Protocol):
         """What follows the keys in a command for so many checks."""
         ...
 
-    def taken(self, reply: Sequence[Any], times: Sequence[int]) -> list[Taken]:
-        """What became of each check. TypeError if there is an error among the numbers."""
+    def asked(self, key: str, cost: int, now_us: int) -> bytes:
+        """One EVALSHA for a single check; `key` is packed."""
         ...
 
-    def one_taken(self, reply: Sequence[Any], now_us: int) -> Taken:
-        """`taken` for a single check."""
+    def taken(self, reply: Sequence[Any], times: Sequence[int]) -> list[Taken]:
+        """What became of each of several checks. TypeError if there is an error among the numbers."""
+        ...
+
+    def one_taken(self, reply: Any, cost: int, now_us: int) -> Taken:
+        """What became of a single check."""
         ...
 
 
@@ -87,20 +92,25 @@ class _Fixed:
     script, width = _FIXED, 1
 
     def __init__(self, head: str, rate: Rate) -> None:
-        self._head, self._rate, self._window_us = head, rate, rate.window_us
-        self._newest = 0, Keys(head, "0")  # one tuple, so that threads at a window's edge do not mix them up
+        self._head, self._rate = head, rate
+        self._begin = _begin(self.script, 3)
+        # One tuple, so that threads at a window's edge do not mix them up: the keys of a window, and for each second of it
+        # what follows the key in a check of one unit.
+        self._newest = 0, 0, Keys(head, "0"), ""
 
     def keys(self, now_us: int) -> Keys:
-        number, keys = self._newest
-        if now_us // self._window_us != number:
-            number = now_us // self._window_us
-            keys = Keys(self._head, str(number))
-            self._newest = number, keys
-        return keys
+        since_us, until_us, keys, _ = self._newest
+        return keys if since_us <= now_us < until_us else self._turn(now_us)[2]
 
     def arguments(self, costs: Sequence[int], times: Sequence[int]) -> tuple[int | str, ...]:
-        lifetime_us = fixed_window.lifetime_us((), self._rate, min(times))
-        return self._rate.limit, -(-lifetime_us // 1000), *(costs[:1] if _alike(costs) else costs)
+        lifetime = lifetime_ms(self._rate, min(times))
+        return self._rate.limit, lifetime, *(costs[:1] if _alike(costs) else costs)
+
+    def asked(self, key: str, cost: int, now_us: int) -> bytes:
+        since_us, until_us, _, tail = self._newest
+        if cost != 1 or not since_us <= now_us < until_us:
+            tail = _tail(self.arguments((cost,), (now_us,)))
+        return f"{self._begin}{key}{tail}".encode("ascii")
 
     def taken(self, reply: Sequence[Any], times: Sequence[int]) -> list[Taken]:
         return [
@@ -108,9 +118,18 @@ class _Fixed:
             for used, at_us in zip(reply, times, strict=True)
         ]
 
-    def one_taken(self, reply: Sequence[Any], now_us: int) -> Taken:
-        (used,) = reply
-        return (True, (used,), now_us) if used >= 0 else (False, (~used,), now_us)
+    def one_taken(self, reply: Any, cost: int, now_us: int) -> Taken:
+        return (True, (reply,), now_us) if reply >= 0 else (False, (~reply,), now_us)
+
+    def _turn(self, now_us: int) -> tuple[int, int, Keys, str]:
+        """A second begins, and with it perhaps a window."""
+        window_us = self._rate.window_us
+        before_us, _, keys, _ = self._newest
+        since_us = now_us - now_us % SECOND_US
+        if before_us // window_us != now_us // window_us:
+            keys = Keys(self._head, str(now_us // window_us))
+        self._newest = found = since_us, since_us + SECOND_US, keys, _tail(self.arguments((1,), (now_us,)))
+        return found
 
 
 class _Timed:
@@ -125,6 +144,8 @@ class _Timed:
         self._constants = rate.limit, rate.capacity if bucket else rate.algorithm[0], rate.window_us
         self._server_time = server_time
         self._length = 2 if rate.algorithm == "anchored" else 3
+        self._begin = _begin(self.script, 5)
+        self._one = _tail((*self._constants, 0, 1))
 
     def keys(self, now_us: int) -> Keys:
         return self._keys
@@ -135,6 +156,10 @@ class _Timed:
         if _alike(costs) and _alike(times):
             return *self._constants, times[0], costs[0]
         return *self._constants, *chain.from_iterable(zip(times, costs, strict=True))
+
+    def asked(self, key: str, cost: int, now_us: int) -> bytes:
+        tail = self._one if cost == 1 and self._server_time else _tail(self.arguments((cost,), (now_us,)))
+        return f"{self._begin}{key}{tail}".encode("ascii")
 
     def taken(self, reply: Sequence[Any], times: Sequence[int]) -> list[Taken]:
         numbers, length = iter(reply), self._length
@@ -150,7 +175,10 @@ class _Timed:
             for units, third, first, at_us in found
         ]
 
-    def one_taken(self, reply: Sequence[Any], now_us: int) -> Taken:
+    def one_taken(self, reply: Any, cost: int, now_us: int) -> Taken:
+        if type(reply) is not list:  # a bucket's state after the check
+            last, after, share = map(int, reply.split())
+            return True, (last, after - cost, share), last
         at_us, units, third, first = reply
         passes = units >= 0
         state = (first, units if passes else ~units, third)[: self._length]
@@ -158,7 +186,7 @@ class _Timed:
 
 
 def command(of: Plain, keys: Sequence[str], costs: Sequence[int], times: Sequence[int]) -> bytes:
-    """One EVALSHA for checks of one rate; `keys` are packed."""
+    """One EVALSHA for several checks of one rate; `keys` are packed."""
     arguments = of.arguments(costs, times)
     tail = _tail(arguments) if len(arguments) <= _ALIKE else "".join(map(word, arguments))
     called, number = of.script.called, len(keys)
@@ -170,20 +198,12 @@ def question(of: Plain, caller: str, cost: int, now_us: int) -> tuple[Script, li
     return of.script, [of.keys(now_us).key(caller)], of.arguments((cost,), (now_us,))
 
 
-def read_one(of: Plain, reply: Any, now_us: int) -> Taken:
-    """What became of a single check. Raises `StoreError` for one that met an error."""
-    try:
-        return of.one_taken(reply, now_us)
-    except TypeError:
-        raise store_error(errors(of, reply, 1)[0]) from None
-
-
 Ask = Callable[[Plain, str, int, int], Any]
 """The reply to a single check, from a thread: of which rate, the caller, the cost and the time. Raises `StoreError`."""
 
 
 def errors(of: Plain, reply: list[Any], checks: int) -> dict[int, Exception]:
-    """Takes the errors out of a reply to so many checks, so that `taken` reads it; by the check's place."""
+    """Takes the errors out of the reply to so many checks, so that `taken` reads it; by the check's place."""
     start = len(reply) - checks * of.width
     found: dict[int, Exception] = {}
     for place in range(checks):
@@ -191,6 +211,11 @@ def errors(of: Plain, reply: list[Any], checks: int) -> dict[int, Exception]:
         if isinstance(reply[at], Exception):
             found[place], reply[at] = reply[at], 0
     return found
+
+
+def _begin(script: Script, arguments: int) -> str:
+    """What a command for one key begins with."""
+    return f"*{4 + arguments}\r\n{script.called}{word(1)}"
 
 
 def _alike(numbers: Sequence[int]) -> bool:

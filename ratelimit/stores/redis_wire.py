@@ -6,14 +6,18 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ratelimit.algorithms.base import algorithm_of, units_of
+from ratelimit.algorithms import fixed_window
+from ratelimit.algorithms.base import units_of
 from ratelimit.errors import StoreError
 from ratelimit.keys import caller_tag, stored_key
 from ratelimit.outcome import LOOK, Charge, Outcome
+from ratelimit.rates import Rate
 from ratelimit.transaction import Verdict, outcomes
 
 SETTLE: Final = 2
 """The script's third mode, beside `LOOK` and `TAKE`."""
+SECOND_US: Final = 1_000_000
+"""Windows are whole seconds, and begin with one."""
 _STATE: Final = 3
 _KINDS: Final = {"fixed": "f", "anchored": "a", "sliding": "s", "token_bucket": "b", "leaky_bucket": "b"}
 
@@ -31,7 +35,6 @@ def arguments(charges: Sequence[Charge], numbered_us: int) -> tuple[list[str], l
     args: list[Any] = []
     for charge in charges:
         rate = charge.rate
-        algorithm = algorithm_of(charge)
         clocked = rate.algorithm == "fixed"  # distinct counting too
         args += (
             _kind(charge),
@@ -41,12 +44,17 @@ def arguments(charges: Sequence[Charge], numbered_us: int) -> tuple[list[str], l
             rate.window_us,
             units_of(charge),
             0 if charge.enforce else shadows.setdefault(charge.rule, len(shadows) + 1),
-            -(-algorithm.lifetime_us((), rate, numbered_us) // 1000) if clocked else 0,
+            lifetime_ms(rate, numbered_us) if clocked else 0,
             places.setdefault(charge.ban_key, len(places) + 1) if charge.ban_head else 0,
             ",".join(map(str, charge.bans_us)),
             charge.member or "",
         )
     return list(places), args
+
+
+def lifetime_ms(rate: Rate, now_us: int) -> int:
+    """How long a clock-aligned window's key lives that is made now; the same for a whole second, so that it is packed once."""
+    return fixed_window.lifetime_us((), rate, now_us - now_us % SECOND_US) // 1000
 
 
 def _kind(charge: Charge) -> str:

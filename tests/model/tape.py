@@ -51,9 +51,9 @@ class Tape:
         self.store = RedisStore(client=self, server_time=False)
         self._server = server
         self._commands: list[dict[str, Any]] = []
-        self._replies: Iterator[list[int]] | None = None
+        self._replies: Iterator[Any] | None = None
 
-    def evalsha(self, digest: str, number: int, *words: Any) -> list[int]:
+    def evalsha(self, digest: str, number: int, *words: Any) -> Any:
         if self._replies is not None:
             return next(self._replies)
         args = [str(word) for word in words[number:]]
@@ -61,7 +61,7 @@ class Tape:
         if any(digest == script.digest for script in JOINT):
             return [0] + [0, 0, 0] * number
         if digest != redis_store._APPLY.digest:
-            return [0] if digest == redis_plain._FIXED.digest else [0, 0, 0, 0]
+            return 0 if digest == redis_plain._FIXED.digest else [0, 0, 0, 0]
         charges = (len(words) - number - 3) // FIELDS
         return [0, 0] + [0, 0, 0, 0, 0] * charges
 

@@ -381,3 +381,20 @@ def test_a_counter_remembers_so_many_callers_and_no_more(monkeypatch: pytest.Mon
     for caller in "abcabd":
         assert keys[caller] == f"$14\r\nrl:g:{{{caller}}}:t3600\r\n"
         assert len(keys) <= 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_check_of_one_unit_says_is_the_same_for_a_whole_second(kind: str) -> None:
+    of = plain(HEAD, Rate.parse(kind), True)
+    said = [of.asked("", 1, NOW + us) for us in (0, 999_999, 1_000_000, 999_999, 3_600_000_000)]
+    assert said[0] == said[1] == said[3] == said[4]
+    assert (said[2] != said[0]) is (kind == "5/h")
+    assert of.asked("", 2, NOW) == said[0].removesuffix(b"1\r\n") + b"2\r\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_single_check_says_what_one_of_many_does(kind: str) -> None:
+    for server_time in (True, False):
+        of = plain(HEAD, Rate.parse(kind), server_time)
+        for cost in (1, 2):
+            assert of.asked("key", cost, NOW) == redis_plain.command(of, ("key",), (cost,), (NOW,))

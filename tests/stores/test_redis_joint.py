@@ -12,6 +12,7 @@ import redis
 from ratelimit import Identity, Limiter, Policy, Rate, Rule
 from ratelimit.outcome import Charge
 from ratelimit.stores import redis_joint
+from ratelimit.stores.base import Share
 from ratelimit.stores.redis import RedisStore
 from ratelimit.stores.redis_joint import JointKeys, script_for
 from ratelimit.testing import START, FakeClock
@@ -139,6 +140,32 @@ def test_a_key_of_another_kind_is_an_outage_and_nothing_is_written(
     assert found.degraded
     assert client.keys() == [key]
     limiter.close()
+
+
+@pytest.mark.parametrize("kind", ["9/m", "9/h burst 9"])
+def test_a_counter_that_is_no_number_is_an_outage_and_nothing_is_written(
+    kind: str, redis_url: str, client: redis.Redis, fake_clock: FakeClock
+) -> None:
+    limiter = Limiter(RedisStore(redis_url, timeout=PATIENT, server_time=False), clock=fake_clock)
+    policy = Policy(Rule("first", kind), Rule("window", "9/h"))
+    client.set("rl:window:{user:ann}:500000", "many")
+    assert limiter.check(policy, ANN).degraded
+    assert client.keys() == [b"rl:window:{user:ann}:500000"]
+    limiter.close()
+
+
+@pytest.mark.parametrize("server_time", [True, False])
+def test_what_is_said_holds_for_a_second_and_callers_keys_for_a_window(server_time: bool) -> None:
+    shares = [Share("rl:g", Rate(9, 60), 1), Share("rl:h", Rate.parse("9/m burst 9"), 2)]
+    joint = RedisStore("redis://localhost", server_time=server_time).joint(shares, True)
+    assert joint is not None
+    now_us, second_us = START * 1_000_000, 1_000_000
+    said = [joint.command("u", 1, now_us + us) for us in (0, second_us - 1, second_us, 60 * second_us)]
+    assert (said[0] == said[1]) is server_time
+    keys = [words[4] for words in (one.split(b"\r\n$") for one in said)]
+    assert keys == [b"17\r\nrl:g:{u}:30000000"] * 3 + [b"17\r\nrl:g:{u}:30000001"]
+    lives = [words[8] for words in (one.split(b"\r\n$") for one in said)]
+    assert lives == [b"6\r\n120000", b"6\r\n120000", b"6\r\n119000", b"6\r\n120000"]
 
 
 def test_a_server_that_does_not_answer_is_an_outage_for_each_rule_its_own(silent_url: str) -> None:
