@@ -18,8 +18,9 @@ local function bucket(text, limit, window, now)  -- the stored state as it stand
   return now, units, share
 end
 
-local function bucket_lifetime(last, units, limit, window, now)
-  -- It only has to outlive the state: rounding up by a unit does no harm.
-  return lifetime(last - now + (units + 1) * window / (limit > 0 and limit or 1))
+local function bucket_lifetime(last, units, limit, window, now)  -- ten years at most, for no window is longer
+  -- It only has to outlive the state: rounding up by a unit and a millisecond does no harm.
+  local ms = (last - now + (units + 1) * window / (limit > 0 and limit or 1)) / 1000 + 2
+  return ms < 316224000000 and ms - ms % 1 or 316224000000
 end
 

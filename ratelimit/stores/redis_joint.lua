@@ -10,19 +10,21 @@ local keys, argv, call = KEYS, ARGV, redis.call  -- looking a global up takes lo
 local count = #keys
 local base = 3 * count + 1
 local now, cost, alike = argv[base] + 0, argv[base + 1], not argv[base + 2]
+local units_of_all = cost + 0
 if now == 0 then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
 
-local texts, found, last, every = call('MGET', unpack(keys)), {now}, 1, true
+local texts, last, every = call('MGET', unpack(keys)), 1, true
+local found = {now, nil, nil, nil, nil, nil, nil, nil}  -- with room for more: a list that grows is copied
 for i = 1, count do
   -- MGET takes a key of another kind for none; GET says so before anything is written.
   local text = texts[i] or call('GET', keys[i])
   local kind, limit = argv[3 * i - 2], argv[3 * i - 1] + 0
-  local needed = alike and cost or argv[base + i]
+  local needed = alike and units_of_all or argv[base + i]
   if kind == 'f' then
-    local used = text and text + 0 or 0  -- a text that is no number is an error, before anything is written
+    local used = text and text + 0 or 0  -- what is no number is an error, before anything is written
     last = last + 1
     if used + needed <= limit then
       found[last] = used

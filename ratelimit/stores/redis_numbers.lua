@@ -1,8 +1,8 @@
 -- Whole numbers, for the scripts that this one stands in front of.
 -- They are below 2^53, which Lua's numbers hold exactly; products that could be larger go through muldiv. Times are in
 -- microseconds, lifetimes in milliseconds.
--- Each run of a script begins with it, and makes its functions anew. So whatever is looked up outside of them, and what they
--- would keep from here, costs time in every check: constants are written out where they are needed.
+-- Every run of a script makes its functions anew, with what they keep from outside. That costs time in every check: so there
+-- are few of them, and constants are written out where they are needed.
 local format, match = string.format, string.match
 local WHOLE, STATE = '%d', '%d %d %d'
 -- "%d" is twice as fast, but on some machines holds 32 bits only.
@@ -23,10 +23,5 @@ local function muldiv(a, b, d)  -- quotient and remainder of a * b / d, exact fo
     q, r = q * 8 + more, rest - more * d
   end
   return times * b + q, r
-end
-
-local function lifetime(us)  -- rounded up, by a millisecond or two; ten years at most, for no window is longer
-  local ms = us / 1000 + 2
-  return ms < 316224000000 and ms - ms % 1 or 316224000000
 end
 

@@ -23,7 +23,8 @@ local function carried(number, previous, window, now)  -- what still counts of t
   return part > 0 and units + 1 or units
 end
 
-local function window_lifetime(kind, first, window, now)
-  return lifetime((kind == 'a' and first + window or (first + 2) * window) - now)
+local function window_lifetime(kind, first, window, now)  -- ten years at most, for no window is longer
+  local ms = ((kind == 'a' and first + window or (first + 2) * window) - now) / 1000 + 2
+  return ms < 316224000000 and ms - ms % 1 or 316224000000
 end
 
