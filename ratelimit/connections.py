@@ -27,7 +27,7 @@ from typing import Final
 
 from ratelimit import events
 from ratelimit.decision import Decision, Part, decided
-from ratelimit.engine import Limiter, get_limiter
+from ratelimit.engine import Limiter
 from ratelimit.errors import ConfigurationError
 from ratelimit.holds import Hold
 from ratelimit.identity import STRATEGIES, Identity, unknown_strategy
@@ -35,6 +35,7 @@ from ratelimit.keys import head, keyed
 from ratelimit.outage import CLOSED_RETRY_US, OutageLog
 from ratelimit.outcome import NEVER, Outcome
 from ratelimit.plan import not_a_caller
+from ratelimit.process import get_limiter
 from ratelimit.rates import AtOnce
 from ratelimit.renewals import Renewals
 from ratelimit.rules import ON_OUTAGE

@@ -3,52 +3,42 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import time_ns
 from types import MappingProxyType
 from typing import Any, Final
 
 from ratelimit import events
 from ratelimit import settings as settings_module
+from ratelimit.asking import Asking, Clock, system_clock
 from ratelimit.compiling import mypyc_attr
-from ratelimit.decision import UNLIMITED, Decision, Part, decided, taken
+from ratelimit.decision import Decision, taken
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
 from ratelimit.joint import JointQuota, PreparedJoint
 from ratelimit.meant import Matching, matching
 from ratelimit.multiplier import Multiplier
-from ratelimit.outage import OutageLog, policy_outcomes
-from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
-from ratelimit.plan import Ask, Call, Cost, Planner, RuleLike, check_cost
+from ratelimit.outcome import TAKE
+from ratelimit.plan import Call, Cost, RuleLike, check_cost
 from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, prepare
 from ratelimit.quota import Quota
-from ratelimit.rates import MAX_LIMIT, Rate
+from ratelimit.rates import MAX_LIMIT
 from ratelimit.reservation import Reservation
 from ratelimit.rules import Policy, Rule
 from ratelimit.settings import Settings
-from ratelimit.stores import open_store
 from ratelimit.stores.base import Store
-from ratelimit.stores.memory import MemoryStore
 from ratelimit.tiers import Tiers, default_tiers
 
 _ONE: Final = 1
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
-Clock = Callable[[], int]
-"""Microseconds since the epoch, as a whole number."""
 Known = dict[object, Prepared | PreparedJoint | None]
 Ready = tuple[Known, Prepared | PreparedJoint | None]
 """A rule as a limiter prepared it, beside what else it knew then; None for one of which nothing is ever at hand."""
 
 
-def system_clock() -> int:
-    """The wall clock, on which the processes that share a store agree."""
-    return time_ns() // 1000
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Limiter:
+class Limiter(Asking):
     """Decides on calls, in threads and in event loops alike. One limiter made at import serves a whole process.
 
     `store` is a store or its URL; without one, it is the settings' (`memory://` unless set). `settings` are complete
@@ -69,44 +59,14 @@ class Limiter:
         tiers: Tiers = default_tiers,
         multiplier: Multiplier | None = None,
     ) -> None:
-        given: Any = clock
-        if type(given()) is not int:
-            raise ConfigurationError(f"clock {clock!r} must give whole microseconds since the epoch, as an int")
-        self._settings = settings
-        self._clock = clock
+        super().__init__(store, settings, clock, tiers, multiplier)
         self._wall = clock is system_clock  # the same, without a call
-        self._planner = Planner(tiers, multiplier)
-        self._outage = OutageLog()
         self.known: Known = {}  # what is prepared, by rule and group; another one after a change of settings
         self._matching: dict[object, Matching | None] = {}
         self._leases: Leases = {}
-        self._local = MemoryStore()  # takes over for rules whose outage policy is "local"
-        self._opened: dict[str, Store] = {}
-        self._opening = threading.Lock()
-        self._store = open_store(store) if isinstance(store, str) else store
-        _ = self.settings, self.store
-        self._check_policies()
         if settings is None:
             self._watch = settings_module.Watch(self.settings_changed)
             settings_module.warn_of_unknown(os.environ)
-
-    @property
-    def settings(self) -> Settings:
-        """The settings that hold now."""
-        return self._settings or settings_module.current()
-
-    @property
-    def store(self) -> Store:
-        """The store that is used now."""
-        if self._store is not None:
-            return self._store
-        url = self.settings.store
-        return self._opened[url] if url in self._opened else self._open(url)
-
-    @property
-    def policies(self) -> Mapping[str, Policy]:
-        """The policies of the file that the settings name, by name; `check` takes these names too."""
-        return self.settings.policies
 
     def check(
         self,
@@ -336,35 +296,6 @@ class Limiter:
                 for charge in charges:
                     self._drop_leases(charge.caller, charge.head)
 
-    def plan(self, calls: Sequence[Call], protocol: str = "") -> list[Ask]:
-        """What a store would be asked on `calls`: a charge for each rate, none where no rule means them. No round trip.
-
-        For code that explains: `look` gives the decision on a plan, of which each part is that of one ask. Raises
-        `ConfigurationError` for a call that cannot be made, and for a rule that the store cannot hold.
-        """
-        if not calls:
-            raise ConfigurationError("nothing to check: give at least one call")
-        settings = self.settings
-        asks = [ask for call in calls for ask in self._planner.asks(call, settings, protocol)]
-        self._check_holds(asks)
-        return asks
-
-    def look(self, asks: Sequence[Ask], now_us: int) -> Decision:
-        """What `peek` says of what was planned, at `now_us`; writes nothing. One round trip."""
-        return self._asked(asks, LOOK, "", now_us)
-
-    async def alook(self, asks: Sequence[Ask], now_us: int) -> Decision:
-        """`look` for an event loop."""
-        return await self._aasked(asks, LOOK, "", now_us)
-
-    def unlimited(self, identity: Identity | str) -> Decision:
-        """The decision on a call that nothing limits."""
-        key = identity if isinstance(identity, str) else identity.key()
-        return decided([Part("unlimited", UNLIMITED, Outcome(True, MAX_LIMIT, MAX_LIMIT, 0, 0), key)])
-
-    def __repr__(self) -> str:
-        return f"<Limiter on {type(self.store).__name__}>"
-
     def forget_denials(self, callers: Iterable[str]) -> None:
         """Has the next checks of these callers ask the store, whatever it denied them before."""
         for caller in set(callers):
@@ -395,18 +326,6 @@ class Limiter:
         if decision is not None and not decision.allowed:
             events.denied(decision, protocol)
         return decision
-
-    def now(self) -> int:
-        """The limiter's time: microseconds since the epoch."""
-        return self._clock()
-
-    def close(self) -> None:
-        """Closes the store's connections."""
-        self.store.close()
-
-    async def aclose(self) -> None:
-        """Closes the store's connections, those of the running event loop too."""
-        await self.store.aclose()
 
     def settings_changed(self) -> None:
         """Forgets what follows from the settings."""
@@ -443,48 +362,6 @@ class Limiter:
     async def _acheck(self, calls: Sequence[Call], protocol: str) -> Decision:
         return await self._aasked(self.plan(calls, protocol), TAKE, protocol, self._clock())
 
-    def _asked(self, asks: Sequence[Ask], mode: int, protocol: str, now_us: int) -> Decision:
-        if not asks or self.settings.disable:
-            return self._let_through(asks)
-        try:
-            outcomes = self.store.apply([ask.charge for ask in asks], now_us, mode)
-        except Exception as error:
-            return self._degraded(asks, error, mode, protocol, now_us)
-        return self._decided(asks, outcomes, mode, protocol)
-
-    async def _aasked(self, asks: Sequence[Ask], mode: int, protocol: str, now_us: int) -> Decision:
-        if not asks or self.settings.disable:
-            return self._let_through(asks)
-        try:
-            outcomes = await self.store.aapply([ask.charge for ask in asks], now_us, mode)
-        except Exception as error:
-            return self._degraded(asks, error, mode, protocol, now_us)
-        return self._decided(asks, outcomes, mode, protocol)
-
-    def _clearing(self, call: Call) -> list[Charge]:
-        asks = self._planner.clearing(call, self.settings)
-        self._check_holds(asks)
-        return [ask.charge for ask in asks]
-
-    def _check_holds(self, asks: Sequence[Ask]) -> None:
-        holds = self.store.holds
-        for ask in asks:
-            needed = ask.charge.needs()
-            if not needed <= holds:
-                raise ConfigurationError(
-                    f"rule {ask.charge.rule!r} with the rate {str(ask.charge.rate)!r} needs "
-                    f"{', '.join(sorted(needed - holds))}; {type(self.store).__name__} holds {', '.join(sorted(holds))}: "
-                    "change the rule, or count in memory or Redis"
-                )
-
-    def _check_policies(self) -> None:
-        """What a file holds is known now: a rule that the store cannot hold need not wait for its first call."""
-        for name, policy in self.policies.items():
-            try:
-                self._clearing(Call(policy, ""))
-            except ConfigurationError as error:
-                raise ConfigurationError(f"{settings_module.PREFIX}POLICY_FILE: {name}: {error}") from None
-
     def _reservation(self, call: Call, protocol: str) -> Reservation:
         cost = check_cost(call.cost)
         # Planned for one unit, so that the real cost can be charged at the same weights.
@@ -496,87 +373,6 @@ class Limiter:
                 )
         return Reservation(self, units, cost, self._clock())
 
-    def _let_through(self, asks: Sequence[Ask]) -> Decision:
-        if not asks:
-            return self.unlimited("")
-        full = [ask.charge.rate.capacity for ask in asks]
-        return _decision(asks, [Outcome(True, capacity, capacity, 0, 0) for capacity in full])
-
-    def _decided(self, asks: Sequence[Ask], outcomes: Sequence[Outcome], mode: int, protocol: str) -> Decision:
-        self._outage.answered()
-        decision = _decision(asks, outcomes)
-        if mode == TAKE:
-            events.decided(decision, protocol)
-        return decision
-
-    def _degraded(self, asks: Sequence[Ask], error: Exception, mode: int, protocol: str, now_us: int) -> Decision:
-        if isinstance(error, ConfigurationError):  # no outage: the store says what to mend
-            raise error
-        self._outage.failed(error, self.settings.fail_open)
-        outcomes = policy_outcomes(asks, self.settings.fail_open, now_us, mode, self._local)
-        decision = _decision(asks, outcomes, degraded=True)
-        if mode == TAKE:
-            events.decided(decision, protocol)
-        return decision
-
-    def _open(self, url: str) -> Store:
-        with self._opening:
-            if url not in self._opened:
-                try:
-                    self._opened[url] = open_store(url)
-                except ConfigurationError as error:
-                    raise ConfigurationError(f"{settings_module.PREFIX}STORE: {error}") from error
-            return self._opened[url]
-
-
-def _decision(asks: Sequence[Ask], outcomes: Sequence[Outcome], degraded: bool = False) -> Decision:
-    parts = [
-        Part(ask.charge.rule, ask.charge.rate, outcome, ask.caller, ask.charge.enforce)
-        for ask, outcome in zip(asks, outcomes, strict=True)
-    ]
-    return decided(parts, degraded)
-
 
 def _caller(identity: Identity | str, key: str) -> str:
     return identity if isinstance(identity, str) else identity.key(key)
-
-
-_limiter: Limiter | None = None
-_limiter_lock = threading.Lock()
-
-
-def get_limiter() -> Limiter:
-    """The process's limiter: the one `set_limiter` was given, else one that follows the settings."""
-    global _limiter
-    limiter = _limiter
-    if limiter is None:
-        with _limiter_lock:
-            limiter = _limiter
-            if limiter is None:
-                limiter = _limiter = Limiter()
-    return limiter
-
-
-def set_limiter(limiter: Limiter | None) -> None:
-    """Makes `limiter` the process's one; None makes the next `get_limiter` build it anew."""
-    global _limiter
-    _limiter = limiter
-
-
-def is_rate_limited(group: str, key: str, rate: RuleLike, increment: bool = True) -> bool:
-    """The shortest form: True when `key` has used up `rate` in `group`. One round trip.
-
-    `rate` is a rate's text, a `Rate` or a category; `increment=False` only looks.
-    """
-    limiter = get_limiter()
-    return not (limiter.check if increment else limiter.peek)(_read(rate), key, group=group)
-
-
-async def ais_rate_limited(group: str, key: str, rate: RuleLike, increment: bool = True) -> bool:
-    """`is_rate_limited` for an event loop."""
-    limiter = get_limiter()
-    return not await (limiter.acheck if increment else limiter.apeek)(_read(rate), key, group=group)
-
-
-def _read(rate: RuleLike) -> RuleLike:
-    return Rate.parse(rate) if isinstance(rate, str) and "/" in rate else rate

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ratelimit.addresses import Header
 from ratelimit.categories import RateLimits
 from ratelimit.decision import Decision
-from ratelimit.engine import Limiter, get_limiter
+from ratelimit.engine import Limiter
 from ratelimit.errors import ConfigurationError
 from ratelimit.explanation import NO_PATHS, Explanation, Spending
 from ratelimit.identity import STRATEGIES, Identity, resolve
@@ -24,6 +24,7 @@ from ratelimit.outcome import NEVER, Outcome
 from ratelimit.paths import PathRules
 from ratelimit.plan import Ask, Call, RuleLike
 from ratelimit.position import position, shown
+from ratelimit.process import get_limiter
 
 
 class Question(NamedTuple):

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from ratelimit.categories import Category
 from ratelimit.decision import Decision
-from ratelimit.engine import Limiter, Ready, get_limiter
+from ratelimit.engine import Limiter, Ready
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import STRATEGIES, Identity, unknown_strategy
 from ratelimit.plan import Call, RuleLike, check_cost, kept_rule
+from ratelimit.process import get_limiter
 from ratelimit.rates import Rate
 from ratelimit.rules import Policy, Rule, read_rate
 

@@ -16,9 +16,10 @@ from typing import Final
 
 from ratelimit import events
 from ratelimit.decision import Decision
-from ratelimit.engine import Limiter, get_limiter
+from ratelimit.engine import Limiter
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
+from ratelimit.process import get_limiter
 from ratelimit.rates import Rate
 from ratelimit.rules import Policy, Rule
 

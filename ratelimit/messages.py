@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from ratelimit.asgi import Message, Scope, scope_facts, scope_identity
 from ratelimit.decision import Decision
-from ratelimit.engine import Limiter, get_limiter
+from ratelimit.engine import Limiter
 from ratelimit.errors import ConfigurationError
 from ratelimit.guard import Attributes, Guard
 from ratelimit.identity import Identity
 from ratelimit.inbox import Inbox
 from ratelimit.plan import RuleLike
+from ratelimit.process import get_limiter
 from ratelimit.settings import Settings
 from ratelimit.websockets import PROTOCOL, App, check_plain
 from ratelimit.wire import Wire

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from ratelimit import engine
+from ratelimit import process
 from ratelimit import settings as settings_module
-from ratelimit.engine import Clock, Limiter
+from ratelimit.asking import Clock
+from ratelimit.engine import Limiter
 from ratelimit.stores.base import Store
 from ratelimit.stores.memory import MemoryStore
 
@@ -45,14 +46,14 @@ def isolated(store: Store | None = None, clock: Clock | None = None, **settings:
 
     `store` is a new `MemoryStore` and `clock` a new `FakeClock` unless given; `settings` as in `Settings`.
     """
-    before = engine._limiter
+    before = process._limiter
     with settings_module.override(**settings):
         limiter = Limiter(MemoryStore() if store is None else store, clock=clock or FakeClock())
-        engine.set_limiter(limiter)
+        process.set_limiter(limiter)
         try:
             yield limiter
         finally:
-            engine.set_limiter(before)
+            process.set_limiter(before)
 
 
 if find_spec("pytest") is not None:

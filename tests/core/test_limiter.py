@@ -14,12 +14,12 @@ from ratelimit import (
     Limiter,
     MemoryStore,
     Rate,
-    engine,
     get_limiter,
+    process,
     set_limiter,
     settings,
 )
-from ratelimit.engine import system_clock
+from ratelimit.asking import system_clock
 from ratelimit.settings import Settings, override
 from ratelimit.testing import FakeClock, isolated
 
@@ -140,7 +140,7 @@ class TestLimiter:
 class TestTheProcesssLimiter:
     @pytest.fixture(autouse=True)
     def none_yet(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(engine, "_limiter", None)
+        monkeypatch.setattr(process, "_limiter", None)
 
     def test_is_made_once_even_by_threads(self, eager_threads: None) -> None:
         found: list[Limiter] = []
@@ -155,7 +155,7 @@ class TestTheProcesssLimiter:
 
     def test_is_the_one_that_another_thread_has_just_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
         other = Limiter(MemoryStore())
-        monkeypatch.setattr(engine, "_limiter_lock", HeldByAnother(lambda: set_limiter(other)))
+        monkeypatch.setattr(process, "_limiter_lock", HeldByAnother(lambda: set_limiter(other)))
         assert get_limiter() is other
 
     def test_is_the_one_that_was_set(self) -> None:
