@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 from pytest_django import DjangoDbBlocker
@@ -23,11 +26,25 @@ def _old_connections_may_be_closed(django_db_blocker: DjangoDbBlocker) -> Iterat
         yield
 
 
-@pytest.fixture(scope="session", params=sorted(BINARIES))
-def running_server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """One server of each program for the whole run."""
-    with server(BINARIES[request.param]) as one:
-        yield one
+@pytest.fixture(autouse=True)
+def _as_much_is_logged_as_before() -> Iterator[None]:
+    """Litestar's applications decide what the whole process logs; a later test counts the lines."""
+    root = logging.getLogger()
+    before = root.level
+    yield
+    root.setLevel(before)
+
+
+@pytest.fixture(scope="session")
+def running_servers() -> Iterator[Callable[[str], Server]]:
+    """One server of each program for the whole run, started when it is first asked for."""
+    with ExitStack() as running:
+        yield cache(lambda program: running.enter_context(server(BINARIES[program])))
+
+
+@pytest.fixture(params=sorted(BINARIES))
+def running_server(request: pytest.FixtureRequest, running_servers: Callable[[str], Server]) -> Server:
+    return running_servers(request.param)
 
 
 @pytest.fixture

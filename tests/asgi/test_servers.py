@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
+from http.client import HTTPConnection
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,9 @@ def serving(kind: str, log: Path, store: str = "", app: str = APP) -> Iterator[s
     def answers() -> bool:
         if process.poll() is not None:
             raise ServerEnded(log.read_text())
-        with suppress(httpx.TransportError):
-            return httpx.get(f"http://127.0.0.1:{port}/nothing", trust_env=False).status_code == 404
-        return False
+        with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as asked:
+            asked.request("GET", "/nothing")
+            return asked.getresponse().status == 404
 
     try:
         wait_until(answers, f"{kind} answers")

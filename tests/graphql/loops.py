@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
-
 from tests.servers import wait_until
+from tests.webserver import WebServer, address, listener
 
 
 @contextmanager
 def served(application: Any) -> Iterator[str]:
     """The address (`127.0.0.1:4711`) of a server that ends with the block."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(application, lifespan="off", log_level="critical", ws="websockets-sansio")
-    server = uvicorn.Server(config)
+    listening = listener()
+    server = WebServer(application, lifespan="off", log_level="critical", ws="websockets-sansio")
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
         wait_until(lambda: server.started, "the server has started")
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        yield address(listening)
     finally:
-        server.should_exit = True
+        server.end()
         thread.join()
         listening.close()

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import fastmcp
 import httpx2
-import uvicorn
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.mcpserver import MCPServer
 
 from ratelimit_mcp import mcp_scope
+from tests.webserver import WebServer, address, listener
 
 App = Callable[..., Awaitable[None]]
 MODES = ["auto", "legacy", "2026-07-28"]
@@ -48,30 +47,17 @@ def fastmcp_app(**options: Any) -> App:
 APPS = {"sdk": sdk_app, "fastmcp": fastmcp_app}
 
 
-class Server(uvicorn.Server):
-    """Uvicorn that tells when it answers."""
-
-    def __init__(self, app: App) -> None:
-        super().__init__(uvicorn.Config(app, log_level="warning", ws="none"))
-        self.ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-
 @asynccontextmanager
 async def serve(app: App) -> AsyncIterator[str]:
     """The address of `app`'s MCP endpoint, served by Uvicorn until the block ends."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        server = Server(app)
+    with listener() as listening:
+        server = WebServer(app, log_level="warning", ws="none")
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         await server.ready.wait()
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+            yield f"http://{address(listening)}/mcp"
         finally:
-            server.should_exit = True
+            server.end()
             await serving
 
 
