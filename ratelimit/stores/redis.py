@@ -257,10 +257,12 @@ class RedisStore:
 
     def _ask(self, of: Plain, caller: str, cost: int, now_us: int) -> Any:
         """The reply to a single plain check."""
-        with _STORE_ERRORS:
+        try:  # takes less than a `with`
             if self._lines is None:
                 return self._run(*question(of, caller, cost, now_us))
             return self._lines.scripted(of.asked(of.keys(now_us)[caller], cost, now_us), of.script.source)
+        except _FAILURES as error:
+            raise store_error(error) from error
 
     async def _aask(self, script: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
         with _STORE_ERRORS:
@@ -276,10 +278,12 @@ class RedisStore:
 
     def _ask_joint(self, of: RedisJoint, callers: Callers, cost: int, now_us: int) -> Any:
         """The reply to a check of several rates."""
-        with _STORE_ERRORS:
+        try:
             if self._lines is None:
                 return self._run(*of.question(callers, cost, now_us))
             return self._lines.scripted(of.command(callers, cost, now_us), of.script.source)
+        except _FAILURES as error:
+            raise store_error(error) from error
 
     async def _aask_joint(self, of: RedisJoint, callers: Callers, cost: int, now_us: int) -> Any:
         with _STORE_ERRORS:
