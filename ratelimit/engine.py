@@ -129,7 +129,10 @@ class Limiter:
         place: object = rule if type(rule) is str else id(rule)
         if group is not None:
             place = place, group
-        prepared = self._prepared.get(place) or self._prepare(place, rule, group)
+        try:
+            prepared = self._prepared[place]
+        except KeyError:
+            prepared = self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
                 quota: Quota | JointQuota = prepared.plain
@@ -138,8 +141,9 @@ class Limiter:
                 quota, caller = prepared.of(identity, key)
             now_us = time_ns() // 1000 if self._wall else self._clock()
             decision: Decision | None = None
-            if quota.decide is not None:
-                decision = quota.decide(quota, caller, cost, now_us)
+            decide = quota.decide
+            if decide is not None:
+                decision = decide(quota, caller, cost, now_us)
             if decision is None:
                 found = quota.denials.get(caller, cost, now_us)
                 if found is None:
@@ -175,7 +179,10 @@ class Limiter:
         place: object = rule if type(rule) is str else id(rule)
         if group is not None:
             place = place, group
-        prepared = self._prepared.get(place) or self._prepare(place, rule, group)
+        try:
+            prepared = self._prepared[place]
+        except KeyError:
+            prepared = self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
                 quota: Quota | JointQuota = prepared.plain
@@ -184,8 +191,9 @@ class Limiter:
                 quota, caller = prepared.of(identity, key)
             now_us = time_ns() // 1000 if self._wall else self._clock()
             decision: Decision | None = None
-            if quota.decide is not None:
-                decision = quota.decide(quota, caller, cost, now_us)
+            decide = quota.decide
+            if decide is not None:
+                decision = decide(quota, caller, cost, now_us)
             if decision is None:
                 found = quota.denials.get(caller, cost, now_us)
                 if found is None:

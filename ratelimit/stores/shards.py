@@ -36,8 +36,8 @@ class Shards:
         return self._more[hash(key) % SPREAD].get(key) if found is None and self._more else found
 
     def part(self, key: Key) -> dict[Key, Any]:
-        """Where `key` is, if it is here but not in `first`."""
-        return self._more[hash(key) % SPREAD] if self._more else self.first
+        """Where `key` is, if it is here."""
+        return self._more[hash(key) % SPREAD] if self._more and key not in self.first else self.first
 
     def put(self, key: Key, value: Any) -> None:
         """Keeps `value`."""
