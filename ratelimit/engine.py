@@ -93,7 +93,10 @@ class Limiter(Asking):
         place: object = rule if type(rule) is str else id(rule)
         if group is not None:
             place = place, group
-        prepared = self.known.get(place) or self._prepare(place, rule, group)
+        try:
+            prepared = self.known[place]
+        except KeyError:
+            prepared = self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
                 quota: Quota | JointQuota = prepared.plain
@@ -102,8 +105,9 @@ class Limiter(Asking):
                 quota, caller = prepared.of(identity, key)
             now_us = time_ns() // 1000 if self._wall else self._clock()
             decision: Decision | None = None
-            if quota.decide is not None:
-                decision = quota.decide(quota, caller, cost, now_us)
+            decide = quota.decide
+            if decide is not None:
+                decision = decide(quota, caller, cost, now_us)
             if decision is None:
                 found = quota.denials.get(caller, cost, now_us)
                 if found is None:
@@ -139,7 +143,10 @@ class Limiter(Asking):
         place: object = rule if type(rule) is str else id(rule)
         if group is not None:
             place = place, group
-        prepared = self.known.get(place) or self._prepare(place, rule, group)
+        try:
+            prepared = self.known[place]
+        except KeyError:
+            prepared = self._prepare(place, rule, group)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
                 quota: Quota | JointQuota = prepared.plain
@@ -148,8 +155,9 @@ class Limiter(Asking):
                 quota, caller = prepared.of(identity, key)
             now_us = time_ns() // 1000 if self._wall else self._clock()
             decision: Decision | None = None
-            if quota.decide is not None:
-                decision = quota.decide(quota, caller, cost, now_us)
+            decide = quota.decide
+            if decide is not None:
+                decision = decide(quota, caller, cost, now_us)
             if decision is None:
                 found = quota.denials.get(caller, cost, now_us)
                 if found is None:

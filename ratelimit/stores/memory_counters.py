@@ -20,6 +20,8 @@ from ratelimit.stores.keeper import Keeper, shortened
 from ratelimit.stores.tables import BITS, LOW, Table, kept, state_of
 
 _BUCKETS: Final = ("token_bucket", "leaky_bucket")
+_NOBODY: Final = 1 << 3 * BITS
+"""What is known of a caller who is not at hand: a bucket so far ahead of every clock that it is not looked at."""
 
 
 def counter_of(keeper: Keeper, head: str, rate: Rate) -> LocalCounter:
@@ -145,26 +147,26 @@ class BucketCounter:
         allowed = True
         found: Any = None
         with self._keeper.lock:
-            if table.since_us <= now_us < table.until_us:
+            if now_us < table.until_us:  # a clock that stepped back is behind what is found here, too
                 recent = table.recent
                 try:
-                    known = recent[caller]
-                except KeyError:
-                    recent = table.newest.open.part(caller)
-                    known = recent.get(caller)
-                if known is not None:
-                    pair: tuple[int, int] = known if known.__class__ is tuple else (known >> BITS, known & LOW)
+                    pair: tuple[int, int] = recent[caller]
                     last_us, level = pair
-                    elapsed_us = now_us - last_us
-                    if elapsed_us >= 0:
-                        level -= elapsed_us * self._limit
-                        if level < 0:
-                            level = 0
-                        after = level + cost * self._window_us
-                        if after <= self._room:
-                            # A pair takes less time than a number, but more room: where there are few.
-                            recent[caller] = (now_us, after) if recent is table.recent else now_us << BITS | after
-                            found = level
+                except (KeyError, TypeError):  # not there, or a number
+                    recent = table.newest.open.part(caller)
+                    known = recent.get(caller, _NOBODY)
+                    last_us, level = known if type(known) is tuple else (known >> BITS, known & LOW)
+                elapsed_us = now_us - last_us
+                if elapsed_us >= 0:
+                    level -= elapsed_us * self._limit
+                    if level < 0:
+                        level = 0
+                    # Most calls cost 1, and to multiply a long window takes a twentieth of the check.
+                    after = level + (self._window_us if cost == 1 else cost * self._window_us)
+                    if after <= self._room:
+                        # A pair takes less time than a number, but more room: where there are few.
+                        recent[caller] = (now_us, after) if recent is table.recent else now_us << BITS | after
+                        found = level
             if found is None:
                 allowed, found, _ = self._long.take(caller, cost, now_us)
         decision = Decision()

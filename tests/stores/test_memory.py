@@ -240,6 +240,26 @@ class TestMemory:
         assert limiter.check(Rate.parse(rate), "u4999").remaining == 8
         assert len(store) == 5_000
 
+    @pytest.mark.parametrize("rate", ["9/m", "9/m burst 9", "9/m sliding", "9/m anchored"])
+    def test_a_large_store_counts_each_of_many(self, rate: str, fake_clock: FakeClock) -> None:
+        limiter, store = limiter_of(10_000, fake_clock)
+        for cost in (1, 3, 1):
+            for number in range(3_000):
+                limiter.check(Rate.parse(rate), f"u{number}", cost=cost)
+        assert {limiter.check(Rate.parse(rate), f"u{number}").remaining for number in range(3_000)} == {3}
+        assert len(store) == 3_000
+
+    def test_of_a_wide_and_a_narrow_bucket_in_one_group_each_has_its_own_room(self, fake_clock: FakeClock) -> None:
+        limiter, _ = limiter_of(10_000, fake_clock)
+        years = 10 * 366 * 86_400
+        wide, narrow = Rate(10**12, years, 10**12, "token_bucket"), Rate(9, years, 9, "token_bucket")
+        for number in range(3_000):
+            limiter.check(wide, f"u{number}", cost=10**6)
+        for number in (0, 2_999):
+            assert not limiter.check(narrow, f"u{number}")
+            assert limiter.check(wide, f"u{number}").remaining == 10**12 - 10**6 - 1
+        assert limiter.check(narrow, "another").remaining == 8
+
     def test_a_caller_is_cleared_under_one_prefix(self, fake_clock: FakeClock) -> None:
         store = MemoryStore()
         one, other = (Limiter(store, clock=fake_clock, settings=Settings(key_prefix=name)) for name in ("a", "b"))
