@@ -20,6 +20,8 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 ENVIRONMENTS = dict.fromkeys(
     [(HERE, "graphene"), (HERE, "strawberry"), ("3.11", "oldest"), ("3.12", "strawberry"), ("3.13", "graphene")]
 )
+# The tests that import a framework, or the client of Redis.
+FRAMEWORKS = ("asgi", "channels", "django", "graphql", "identity", "mcp", "stores")
 # What of the suite the compiled modules decide, without servers.
 COMPILED = [
     "tests/core",
@@ -29,14 +31,19 @@ COMPILED = [
     "-k",
     "not redis and not valkey",
 ]
-# Each process has servers of its own, and the tests of one module stay together.
-PARALLEL = ["--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile"]
+# Each process has servers of its own, and one that is done takes over from the other.
+PARALLEL = ["--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal"]
 nox.needs_version = ">=2025.10.14"
 nox.options.sessions = ["tests", "compiled", "lint", "types", "coverage"]
 nox.options.default_venv_backend = "virtualenv"
 nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = False
 nox.options.reuse_venv = "yes"
+
+
+def keep_bytecode() -> None:
+    """Lets Python keep what it has compiled. Dozens of servers are started, and each would compile all it imports again."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def add_pyenv_to_path() -> None:
@@ -56,16 +63,20 @@ def install(session: nox.Session, *groups: str, project: bool = True) -> None:
 
 
 def part(python: str, generation: str) -> list[str]:
-    """What of the suite runs where: all of it once; where only GraphQL's generation differs, what touches GraphQL.
+    """What of the suite runs where: all of it once; where only GraphQL's generation differs, what touches GraphQL; with the
+    oldest frameworks, what touches a framework or a client of Redis.
 
     The example's tests start the same program from the same environment each time, and the comparison with the model is
     arithmetic: both are long, and once is enough.
     """
     if generation == "strawberry":
         return ["tests/graphql", "tests/test_docs.py"]
-    return [] if python == HERE and generation == "graphene" else ["--ignore=tests/example", "--ignore=tests/model"]
+    if generation == "oldest":
+        return [*(f"tests/{area}" for area in FRAMEWORKS), "tests/test_docs.py"]
+    return [] if python == HERE else ["--ignore=tests/example", "--ignore=tests/model"]
 
 
+keep_bytecode()
 add_pyenv_to_path()
 
 
