@@ -14,8 +14,8 @@ from tests.model.counted import Counted, Joined
 from tests.model.sequences import ALGORITHMS, compare, play, sequence
 from tests.model.tape import Tape
 
-IN_MEMORY = 4_000
-ON_EACH_SERVER = 1_000
+IN_MEMORY = 10_000
+ON_EACH_SERVER = 2_000
 
 
 @pytest.mark.timeout(300)
@@ -84,7 +84,7 @@ def test_joint_counters_answer_as_the_model_does(client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(random=st.randoms(use_true_random=False))
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_each_algorithm_answers_as_the_model_does(algorithm: str, random: Random) -> None:
     steps = sequence(random, "u", [algorithm])
     compare(MemoryStore(), steps, algorithm)

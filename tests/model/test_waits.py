@@ -15,7 +15,7 @@ from ratelimit.testing import START
 from tests.model.sequences import ALGORITHMS, WINDOWS, random_rate
 from tests.model.tape import Tape
 
-IN_MEMORY = 4_000
+IN_MEMORY = 10_000
 ON_EACH_SERVER = 1_000
 Question = tuple[Charge, int]
 """A charge and when it is asked for."""
