@@ -43,7 +43,8 @@ class Limit:
         """The decision on a connection; `subject` is what callables are given."""
         decision = spent(scope, self._guard, identity, subject) if SPENT in scope else None
         if decision is None:
-            decision = await self.ask(identity, subject)
+            at_hand = self.at_hand(identity)
+            decision = await self.ask(identity, subject) if at_hand is None else at_hand
             self.note(scope, identity, decision, subject)
         return decision
 
