@@ -201,12 +201,13 @@ def decided(parts: Sequence[Part], degraded: bool = False) -> Decision:
 def together(decisions: Sequence[Decision]) -> Decision:
     """Several decisions on one request as one: the strictest binds.
 
-    A rate that was asked twice for a caller is told once, as it stands now; one that has refused is told as refused.
+    A rate that was asked twice for a caller is told once, as it stands now; one that has refused is told as refused. In shadow
+    it is another one than enforced, whatever the rules are called.
     """
-    told: dict[tuple[str, str, Rate], Part] = {}
+    told: dict[tuple[str, str, Rate, bool], Part] = {}
     for decision in decisions:
         for part in decision.parts:
-            place = part.rule, part.key, part.rate
+            place = part.rule, part.key, part.rate, part.enforced
             earlier = told.get(place)
             refused = earlier is not None and earlier.enforced and not earlier.outcome.allowed
             if not refused or not part.outcome.allowed:

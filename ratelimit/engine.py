@@ -323,6 +323,9 @@ class Limiter(Asking):
         place: object = rule if type(rule) is str else id(rule)
         if group is not None:
             place = place, group
+        own: Any = type(self)
+        if own.check is not Limiter.check or own.acheck is not Limiter.acheck:  # a subclass wants to be asked itself
+            return known, None
         found = self._prepare(place, rule, group)
         return known, found if found is not None and found.plain.decide is not None else None
 

@@ -40,8 +40,6 @@ class Guard:
     Raises `ConfigurationError` for anything of this that cannot be used, when the guard is made; the name of a policy is
     looked up at each check.
 
-    `plain` are rule, key, cost and group (`""`: the place's) of a limit that asks nobody at a call; None for another.
-
     `plain` are rule, key, cost and group (`""`: the place's) of a limit that asks nobody at a call; None for others.
     """
 

@@ -61,7 +61,7 @@ class JointQuota:
         named: Callable[[str], Callers] | None,
         denials_us: int = 0,
     ) -> None:
-        self.denials = Denials(denials_us)
+        self.denials = Denials(denials_us) if named is None else _NamedDenials(denials_us, named)
         self.decide: Any = self._decide if hasattr(counter, "decide") else None
         self.counter: Any = counter
         self._parts = [(name, share.rate, share.weight) for name, share in zip(names, shares, strict=True)]
@@ -112,6 +112,24 @@ class JointQuota:
             name, _, weight = next(part for part in self._parts if part[2] * cost > MAX_LIMIT)
             raise ConfigurationError(f"rule {name!r}: cost {weight} times {cost} is more than {MAX_LIMIT}")
         return self._named(callers) if self._named is not None and isinstance(callers, str) else callers
+
+
+class _NamedDenials(Denials):
+    """Denials of a text that names a caller, as of the callers that it names."""
+
+    __slots__ = ("_named",)
+
+    def __init__(self, longest_us: int, named: Callable[[str], Callers]) -> None:
+        super().__init__(longest_us)
+        self._named = named
+
+    def get(self, caller: Callers, cost: int, now_us: int) -> Taken | None:
+        """See `Denials.get`."""
+        return super().get(self._named(caller) if isinstance(caller, str) else caller, cost, now_us)
+
+    def put(self, caller: Callers, cost: int, now_us: int, found: Taken, wait_us: int) -> None:
+        """See `Denials.put`."""
+        super().put(self._named(caller) if isinstance(caller, str) else caller, cost, now_us, found, wait_us)
 
 
 class PreparedJoint:
@@ -172,9 +190,11 @@ class PreparedJoint:
         return self._of(tier_of(identity), planner, identity)
 
     def _caller(self, identity: Identity | str, strategy: str) -> Callers:
-        if len(self._by) == 1:
-            return _caller(self._by[0] or strategy, identity)
-        found = [_caller(by, identity) for by in self._by]  # type: ignore[arg-type]
+        first = self._by[0] or strategy
+        if len(self._by) == 1 and not isinstance(first, Rule):
+            return _caller(first, identity)
+        # Of what a rule finds, no text: that would be taken for one that names a caller, and looked up again.
+        found = [_caller(by or strategy, identity) for by in self._by]
         return tuple([found[place] for place in self._places])
 
     def forget_denials(self, caller: str) -> None:

@@ -70,11 +70,12 @@ class Limit:
         if plain is None and not decision.counted:
             return
         note_spent(scope, self._guard, identity, decision, subject)
-        if "limit_decision" not in scope:
+        earlier = scope.get("limit_decision")
+        if earlier is None:
             # The key that a plain limit counts by is known without working out the figures.
             scope["limit_key"] = decision.key if plain is None else identity.key(plain[1])
         else:
-            decision = together((scope["limit_decision"], decision))
+            decision = together((earlier, decision))
             scope["limit_key"] = decision.key
         scope["limit_decision"] = decision
         if _SHOWN in scope:
@@ -85,7 +86,8 @@ def showing(scope: Scope, send: Send, style: str) -> Send:
     """A `send` that tells the client, when the response starts, what was counted until then."""
     if _SHOWN in scope:  # a middleware further out does
         return send
-    shown: list[Decision] = [scope["limit_decision"]] if "limit_decision" in scope else []
+    earlier = scope.get("limit_decision")
+    shown: list[Decision] = [] if earlier is None else [earlier]
     scope[_SHOWN] = shown
 
     def send_with_limits(message: Message) -> Awaitable[None]:

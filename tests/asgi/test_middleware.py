@@ -387,3 +387,12 @@ async def test_a_users_flags_and_starlettes_names_are_known(clock: FakeClock) ->
     boss = SimpleNamespace(is_authenticated=True, identity="boss", is_superuser=True)
     one = await ask(app, http(user=boss))
     assert (one.scope["limit_key"], one.scope["limit_decision"].limit) == ("user:boss", 50)
+
+
+async def test_a_scope_that_says_there_is_no_decision_yet_has_none(clock: FakeClock) -> None:
+    app = RateLimitMiddleware(ok, [PathRule("/", "2/m")], limiter=limiter(clock, headers="x"))
+    unlimited = RateLimitMiddleware(ok, limiter=limiter(clock, headers="x"))
+    scope = {**http(), "limit_decision": None}
+    assert "x-ratelimit-limit" not in dict((await ask(unlimited, dict(scope))).headers)
+    assert (await ask(app, scope)).headers["x-ratelimit-remaining"] == "1"
+    assert (scope["limit_decision"].remaining, scope["limit_key"]) == (1, "ip:203.0.113.7")

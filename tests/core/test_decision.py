@@ -136,6 +136,12 @@ def test_rates_of_other_rules_windows_and_callers_are_told_beside_it(other: tupl
     assert together([decided([part]) for part in parts]).parts == parts
 
 
+def test_rules_of_one_name_are_two_if_one_of_them_only_counts() -> None:
+    refused, shadow = (Part("r", Rate(10, 60), denied(5), "u", enforced) for enforced in (True, False))
+    decision = together([decided([refused]), decided([shadow])])
+    assert (decision.parts, decision.allowed, decision.shadow_denials) == ([refused, shadow], False, ("r",))
+
+
 def test_a_denial_in_shadow_alone_is_seen_and_denies_nothing() -> None:
     banned = Outcome(False, 10, 0, 300_000_000, 300_000_000, banned=True)
     decision = merged(banned, shadow=(0,))

@@ -346,6 +346,12 @@ class TestAtHand:
         guard = Guard(rate="10/m", group="g", limiter=Limiter(store, clock=FakeClock()))
         assert [guard.at_hand(USER), guard.at_hand(USER), store.trips] == [None, None, []]
 
+    @pytest.mark.parametrize(("own", "at_hand"), [("check", False), ("acheck", False), ("peek", True)])
+    def test_a_limiter_that_decides_in_a_way_of_its_own_is_asked(self, own: str, at_hand: bool) -> None:
+        kind: Any = type("Own", (Limiter,), {own: lambda self, *_, **__: self.unlimited("")})
+        guard = Guard("WRITE_HEAVY", limiter=kind(MemoryStore(), clock=FakeClock()))
+        assert (guard.at_hand(USER) is not None) is at_hand
+
     def test_follows_settings_and_limiter(self, limiter: Limiter) -> None:
         guard = Guard("WRITE_HEAVY")
         assert at_hand(guard, Identity()) == (5, 4)

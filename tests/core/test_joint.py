@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from ratelimit.outcome import TAKE, Charge, Outcome
 from ratelimit.prepared import prepare
 from ratelimit.rates import MAX_LIMIT
 from ratelimit.settings import override
-from ratelimit.stores.base import Share
+from ratelimit.stores.base import Callers, Share, Taken
 from ratelimit.testing import FakeClock
 
 ANN = Identity("ann", "203.0.113.7", token="secret")
@@ -33,6 +34,22 @@ class Watched(MemoryStore):
     def apply(self, charges: Sequence[Charge], now_us: int, mode: int = TAKE) -> list[Outcome]:
         self.general += 1
         return super().apply(charges, now_us, mode)
+
+
+class Distant(MemoryStore):
+    """Tells how often several rates were asked together, which is a trip."""
+
+    trips = 0
+
+    def joint(self, shares: Sequence[Share], one_caller: bool) -> Any:
+        near: Any = super().joint(shares, one_caller)
+
+        def take(callers: Callers, cost: int, now_us: int) -> Taken:
+            self.trips += 1
+            decision = near.decide(None, callers, cost, now_us)
+            return decision.allowed, decision._found, decision._at_us
+
+        return SimpleNamespace(take=take, each=near.each)
 
 
 @pytest.fixture
@@ -118,6 +135,26 @@ def test_callers_are_those_of_the_general_way(limiter: Limiter, who: Any, bys: t
     assert [part.key for part in found.parts] == [part.key for part in expected.parts]
     assert found.parts == expected.parts
     assert found.key == expected.key
+
+
+@pytest.mark.parametrize("who", [ANN, BOB, Identity(name="job"), "ann"])
+@pytest.mark.parametrize("by", [("ip", "user"), lambda caller: caller.user or caller.name or "-", ("global", "token")])
+def test_the_caller_of_a_single_rule_is_found_once(limiter: Limiter, who: Any, by: Any) -> None:
+    rule = Rule("alone", "9/m; 1/h", by=by)
+    assert joint(limiter, rule)
+    found, expected = limiter.check(rule, who), limiter.peek(rule, who)
+    assert [(part.key, part.outcome.remaining) for part in found.parts] == [
+        (part.key, part.outcome.remaining) for part in expected.parts
+    ]
+    limiter.clear(rule, who)
+    assert [bool(limiter.check(rule, who)) for _ in range(2)] == [True, False]
+
+
+def test_callers_that_a_function_tells_apart_have_budgets_of_their_own(limiter: Limiter) -> None:
+    rule = Rule("function", "1/m", by=lambda caller: caller.user or "nobody")
+    assert joint(limiter, rule)
+    assert [limiter.check(rule, who).key for who in (ANN, BOB, Identity())] == ["key:ann", "key:bob", "key:nobody"]
+    assert [bool(limiter.check(rule, who)) for who in (ANN, BOB, Identity("new"))] == [False, False, True]
 
 
 def test_costs_are_multiplied_by_each_rules_own(limiter: Limiter) -> None:
@@ -218,6 +255,17 @@ def test_a_full_store_makes_room_between_the_rates_of_one_call(fake_clock: FakeC
         assert limiter.check(EVERY_KIND, f"u{number}")
         fake_clock.advance(7)
     assert len(store) <= 3
+
+
+@pytest.mark.parametrize("who", [ANN, "ann"])
+@pytest.mark.parametrize("by", [("ip", "user"), "ip"])
+def test_a_denial_is_forgotten_for_whom_it_was_known(who: Any, by: Any, fake_clock: FakeClock) -> None:
+    store, rule = Distant(), Rule("alone", "9/m; 1/h", by=by)
+    limiter = Limiter(store, clock=fake_clock)
+    assert [bool(limiter.check(rule, who)) for _ in range(4)] == [True, False, False, False]
+    assert store.trips == 2
+    limiter.clear(rule, who)
+    assert [bool(limiter.check(rule, who)) for _ in range(2)] == [True, False]
 
 
 def test_in_memory_denials_are_not_remembered(limiter: Limiter) -> None:
