@@ -40,8 +40,6 @@ class Guard:
     Raises `ConfigurationError` for anything of this that cannot be used, when the guard is made; the name of a policy is
     looked up at each check.
 
-    `plain` are rule, key, cost and group (`""`: the place's) of a limit that asks nobody at a call; None for another.
-
     `plain` are rule, key, cost and group (`""`: the place's) of a limit that asks nobody at a call; None for others.
     """
 
@@ -129,7 +127,7 @@ class Guard:
 
     def at_hand(self, identity: Identity) -> Decision | None:
         """The decision on one call if that takes no round trip: of a plain limit that is counted in memory, or has units in
-        hand. None: `check` has to be asked."""
+        hand. None: `check` has to be asked, as always where the place says the group, or the cost is 0."""
         plain, limiter = self.plain, self._limiter or get_limiter()
         if plain is None:
             return None
