@@ -149,6 +149,14 @@ def test_clear_forgets_it(check: Any, store: FarStore) -> None:
     assert check(ONCE, "u")
 
 
+def test_clear_forgets_it_in_every_tier(check: Any, store: FarStore) -> None:
+    ann = Identity(user="ann", superuser=True)
+    for trips in (2, 4):
+        assert [bool(check("AI_QUERY", ann, cost=200)) for _ in range(3)] == [True, False, False]
+        assert store.trips == trips
+        check.limiter.clear("AI_QUERY", ann)
+
+
 def test_clear_leaves_what_is_known_of_others(check: Any, store: FarStore) -> None:
     for caller in ("u", "v"):
         assert [bool(check(ONCE, caller)) for _ in range(2)] == [True, False]
