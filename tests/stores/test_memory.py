@@ -117,12 +117,17 @@ class TestMemory:
         limiter.check(Rate(5, 60), "d")
         assert [limiter.peek(Rate(5, 60), caller).remaining for caller in "abcd"] == [3, 5, 4, 4]
 
-    def test_a_spent_key_never_makes_room_for_junk(self, fake_clock: FakeClock) -> None:
+    @pytest.mark.parametrize("costs", [(9,), (1, 8), (8, 1)])
+    @pytest.mark.parametrize("rate", ["9/m", "9/m burst 9"])
+    def test_a_spent_key_never_makes_room_for_junk(
+        self, rate: str, costs: tuple[int, ...], fake_clock: FakeClock
+    ) -> None:
         limiter, _ = limiter_of(10, fake_clock)
-        limiter.check(TWICE, "victim", cost=2)
+        spent, wide = Rate.parse(rate), Rate.parse(rate.replace("9", "99"))
+        assert all(limiter.check(spent, "victim", cost=cost) for cost in costs)
         for number in range(1000):
-            limiter.check(TWICE, f"junk{number}")
-        assert not limiter.check(TWICE, "victim")
+            limiter.check(wide, f"junk{number}", cost=98)
+        assert not limiter.check(spent, "victim")
 
     def test_of_spent_keys_alone_the_one_that_ends_first_makes_room(self, fake_clock: FakeClock) -> None:
         limiter, store = limiter_of(3, fake_clock)
