@@ -127,7 +127,7 @@ class Guard:
 
     def at_hand(self, identity: Identity) -> Decision | None:
         """The decision on one call if that takes no round trip: of a plain limit that is counted in memory, or has units in
-        hand. None: `check` has to be asked."""
+        hand. None: `check` has to be asked, as always where the place says the group, or the cost is 0."""
         plain, limiter = self.plain, self._limiter or get_limiter()
         if plain is None:
             return None

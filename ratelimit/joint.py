@@ -167,9 +167,8 @@ class PreparedJoint:
         self._quotas: dict[object, JointQuota] = {}
         self.plain = self._made([one.rate for one in counted])
 
-    def of(
-        self, identity: Identity, strategy: str
-    ) -> tuple[Quota | JointQuota, Callers]:  # as `Prepared.of`, for compiled code
+    # The type is that of `Prepared.of`: what either gives need not be boxed, then, in compiled code.
+    def of(self, identity: Identity, strategy: str) -> tuple[Quota | JointQuota, Callers]:
         """What the caller has, and whom the call counts for: by the rules' own characteristics, else by `strategy`."""
         if not isinstance(identity, Identity):
             raise not_a_caller(identity)

@@ -19,7 +19,6 @@ from ratelimit.guard import Attributes, Guard
 from ratelimit.identity import Identity
 from ratelimit.inbox import Inbox
 from ratelimit.plan import RuleLike
-from ratelimit.process import get_limiter
 from ratelimit.settings import Settings
 from ratelimit.websockets import PROTOCOL, App, check_plain
 from ratelimit.wire import Wire
@@ -64,7 +63,6 @@ class MessageLimit:
         _check(rate, exempt, close_after)
         self._exempt, self._send_message, self._close_after = exempt, send_message, close_after
         self._rule_of = rule if callable(rule) else None
-        self._limiter = limiter
         self._guards: dict[RuleLike, Guard] = {}
         self._guard = partial(
             Guard,
@@ -104,8 +102,7 @@ class MessageLimit:
             if rule is None:
                 return None
             guard = self._guard_of(rule)
-        limiter = self._limiter or get_limiter()
-        identity = await self.identify(scope, limiter.settings)
+        identity = await self.identify(scope, guard.limiter.settings)
         return await guard.acheck(identity, OWN_GROUP, scope, message)
 
     def _guard_of(self, rule: RuleLike) -> Guard:

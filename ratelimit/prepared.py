@@ -74,7 +74,7 @@ class Prepared:
         if planner is None:
             quota = self.plain
         else:
-            known = self._tiers.get(tier_of(identity)) if planner.by_tier else None
+            known = self._tiers.get(tier_of(identity))  # nobody's, where more than the tier tells
             quota = self._quota(identity) if known is None else known
         decision: Decision | None = quota.decide(quota, identity.key(self._by or strategy), cost, now_us)
         return decision

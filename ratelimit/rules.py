@@ -51,7 +51,7 @@ class Rule:
     - `on_outage`: `"open"`, `"closed"` or `"local"` (an in-process limiter takes over); None leaves it to the settings.
     - `lease`: units that a worker takes from a shared store at a time, to spend them in that window without a trip for
       each; never too many in all, but what it does not spend nobody else can. Only for a rule with one rate in
-      clock-aligned windows that counts every call of a user, an address or a token; 1 is none.
+      clock-aligned windows that counts every call, of a user, an address, a token or of everybody; 1 is none.
 
     Raises `ConfigurationError`, naming rule and field, for what cannot be used.
     """

@@ -37,6 +37,7 @@ class Limit:
         self._guard = guard
         self.at_hand = guard.at_hand
         self._place = place
+        # What can be asked without the place, too.
         self._plain = None if guard.plain is None or guard.plain[3] == "" else guard.plain
 
     async def acheck(self, scope: Scope, identity: Identity, subject: object) -> Decision:

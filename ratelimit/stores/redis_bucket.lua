@@ -3,7 +3,8 @@
 --   server's own) and the cost, one pair for all checks or one for each.
 -- Returns the time, then for each check three numbers of its state before it: the units in use if it passes, -1 less those
 --   if it is refused, or the error it met; the share; the time of the last change.
--- For a single check that passes, as a rule, just its state after it, a text: a list costs the server more than the GET.
+-- For a single check that passes just its state after it, a text, which tells the time too unless a clock stepped back: a list
+--   costs the server more than the GET.
 local limit, capacity, window, alike = ARGV[1] + 0, ARGV[2] + 0, ARGV[3] + 0, #ARGV == 5
 local now, cost = ARGV[4] + 0, ARGV[5] + 0
 local call = redis.pcall  -- a key of another kind must not take the other checks with it

@@ -2,7 +2,7 @@
 -- They are below 2^53, which Lua's numbers hold exactly; products that could be larger go through muldiv. Times are in
 -- microseconds, lifetimes in milliseconds.
 -- Every run of a script makes its functions anew, with what they keep from outside. That costs time in every check: so there
--- are few of them, and constants are written out where they are needed.
+-- are few of them, and constants are written out where they are needed: 60000000 is MAX_SKEW_US of ratelimit/outcome.py.
 local format, match = string.format, string.match
 local WHOLE, STATE = '%d', '%d %d %d'
 -- "%d" is twice as fast, but on some machines holds 32 bits only.

@@ -176,13 +176,13 @@ class _Timed:
         ]
 
     def one_taken(self, reply: Any, cost: int, now_us: int) -> Taken:
-        if type(reply) is not list:  # a bucket's state after the check
+        if type(reply) is not list:  # a bucket's state after a check that passed, last changed by it
             last, after, share = map(int, reply.split())
             return True, (last, after - cost, share), last
         at_us, units, third, first = reply
         passes = units >= 0
         state = (first, units if passes else ~units, third)[: self._length]
-        return passes, state, at_us if self._server_time else now_us
+        return passes, state, at_us
 
 
 def command(of: Plain, keys: Sequence[str], costs: Sequence[int], times: Sequence[int]) -> bytes:

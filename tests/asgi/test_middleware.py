@@ -105,6 +105,18 @@ async def test_cost_and_key_may_be_asked_of_the_scope(clock: FakeClock) -> None:
     assert (await ask(app, http("/", state={"tenant": "c"}))).scope["limit_key"] == "key:c"
 
 
+async def test_a_limit_by_address_tells_the_address_of_a_user(clock: FakeClock) -> None:
+    app = RateLimitMiddleware(ok, [PathRule("/", "4/m", key="ip")], limiter=limiter(clock))
+    assert (await ask(app, http("/", user=7))).scope["limit_key"] == "ip:203.0.113.7"
+
+
+async def test_a_path_that_is_not_worth_remembering_is_limited_by_its_method_too(clock: FakeClock) -> None:
+    app = RateLimitMiddleware(ok, [PathRule("/", "1/m", methods="POST")], limiter=limiter(clock))
+    path = f"/{'a' * 300}"
+    assert await statuses(app, 2, path) == [200, 200]
+    assert await statuses(app, 2, path, "POST") == [200, 429]
+
+
 async def test_a_denial_is_the_error_contract(clock: FakeClock) -> None:
     app = RateLimitMiddleware(ok, [PathRule("/", "1/m")], limiter=limiter(clock, headers="x"))
     await ask(app)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ratelimit import Identity, Limiter, Rate
+from ratelimit import Identity, Limiter, Rate, shapes
 from ratelimit.answers import Answer
 from ratelimit.asgi import (
     denial_frame,
@@ -64,7 +64,11 @@ class Simple(Nameless):
         ({"user": Simple()}, None, "user:ada"),
     ],
 )
-def test_who_is_calling(scope: dict[str, Any], user: Any, key: str) -> None:
+@pytest.mark.parametrize("looking", [True, False])
+def test_who_is_calling(
+    monkeypatch: pytest.MonkeyPatch, scope: dict[str, Any], user: Any, key: str, looking: bool
+) -> None:
+    monkeypatch.setattr(shapes, "looking", looking)
     assert scope_identity(scope, SETTINGS, user).key() == key
 
 
@@ -73,8 +77,10 @@ def test_a_named_user_keeps_its_flags() -> None:
     assert scope_identity({"user": user}, SETTINGS) == Identity(user="ada", superuser=True, capped=True)
 
 
-def test_a_token_counts_once_the_application_accepted_it() -> None:
-    typed = {"headers": [(b"authorization", b"Bearer abc")]}
+@pytest.mark.parametrize("looking", [True, False])
+def test_a_token_counts_once_the_application_accepted_it(monkeypatch: pytest.MonkeyPatch, looking: bool) -> None:
+    monkeypatch.setattr(shapes, "looking", looking)
+    typed = {"client": ("203.0.113.7", 1), "headers": [(b"authorization", b"Bearer abc")]}
     assert scope_identity(typed, SETTINGS).token is None
     assert scope_identity(typed | {"limit_token": "abc"}, SETTINGS).token == "abc"
 

@@ -103,6 +103,15 @@ def test_the_figures_go_on_as_the_store_would_give_them(check: Any, store: FarSt
     assert check.limiter.peek(rate, "u", cost=3).retry_after == 2.6
 
 
+def test_what_was_freed_since_is_told(check: Any, store: FarStore, fake_clock: FakeClock) -> None:
+    rate = Rate.parse("600/m burst 60")
+    assert check(rate, "u", cost=60)
+    assert not check(rate, "u", cost=10)
+    fake_clock.advance(0.4)
+    denied = check(rate, "u", cost=10)
+    assert (denied.remaining, denied.retry_after, denied.reset_after, store.trips) == (4, 0.6, 5.6, 2)
+
+
 def test_a_smaller_cost_is_asked_for(check: Any, store: FarStore) -> None:
     assert check(FIVE, "u", cost=3)
     assert not check(FIVE, "u", cost=4)
@@ -147,6 +156,14 @@ def test_clear_forgets_it(check: Any, store: FarStore) -> None:
         assert [bool(check(ONCE, "u")) for _ in range(3)] == [True, False, False]
         clear()
     assert check(ONCE, "u")
+
+
+def test_clear_forgets_it_in_every_tier(check: Any, store: FarStore) -> None:
+    ann = Identity(user="ann", superuser=True)
+    for trips in (2, 4):
+        assert [bool(check("AI_QUERY", ann, cost=200)) for _ in range(3)] == [True, False, False]
+        assert store.trips == trips
+        check.limiter.clear("AI_QUERY", ann)
 
 
 def test_clear_leaves_what_is_known_of_others(check: Any, store: FarStore) -> None:

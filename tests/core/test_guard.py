@@ -193,6 +193,17 @@ def test_a_limit_at_another_place_counts_there_and_leaves_the_first_as_it_was(li
     assert [allowed(one, 1) for one in (by_protocol.placed(None, "websocket"), by_protocol)] == [0, 1]
 
 
+def test_a_limit_at_another_place_is_the_same_one(fake_clock: FakeClock) -> None:
+    rule = Rule("r", "5/m", by=("colour", "shape"))
+    limiter = Limiter(MemoryStore(), clock=fake_clock)
+    guard = Guard(rule, attributes={"colour": "red"}, facts=lambda: {"shape": "round"}, limiter=limiter)
+    placed = guard.placed(None, "http")
+    assert [one.check(USER, "place").key for one in (guard, placed)] == ["colour:red&shape:round"] * 2
+    assert (placed.limiter, placed.check(USER, "place").remaining) == (limiter, 2)
+    by_address = Guard(rate="5/m", key="ip", limiter=limiter).placed("there", "http")
+    assert by_address.check(USER, "place").key == "ip:203.0.113.7"
+
+
 async def test_sync_and_async_spend_one_budget(limiter: Limiter) -> None:
     guard = Guard(rate="4/m")
     assert [(await guard.acheck(USER, "a")).remaining, guard.check(USER, "a").remaining] == [3, 2]

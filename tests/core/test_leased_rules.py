@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from ratelimit import Identity, Limiter, MemoryStore, Policy, Rate, RateLimits, Rule, StoreError, prepared
+from ratelimit import (
+    ConfigurationError,
+    Identity,
+    Limiter,
+    MemoryStore,
+    Policy,
+    Rate,
+    RateLimits,
+    Rule,
+    StoreError,
+    prepared,
+)
 from ratelimit.guard import Guard
 from ratelimit.plan import Call
 from ratelimit.settings import Settings, override
@@ -148,6 +159,16 @@ class TestForEverybody:
         assert [check(self.RULE, caller).remaining for caller in ("a", ANN, "global")] == [99, 98, 97]
         decision = check(self.RULE, "b", cost=98)
         assert (decision.allowed, decision.key, decision.remaining) == (False, "global", 97)
+
+
+def test_a_category_whose_rate_has_become_another_kind_has_no_leases(check: Any) -> None:
+    rule = Rule("r", "AI_QUERY", lease=10)
+    assert check(rule, ANN)
+    with (
+        override(overrides={"AI_QUERY": "10/m sliding"}),
+        pytest.raises(ConfigurationError, match="rule 'r', lease: '10/m sliding': only for one rate in clock-aligned"),
+    ):
+        check(rule, ANN)
 
 
 class TestInHandNoMore:

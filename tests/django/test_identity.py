@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
+from ratelimit import shapes
 from ratelimit.settings import Settings
 from ratelimit_django import arequest_identity, request_identity, view_ratelimit
 from tests.django.calls import codes, get, ok
@@ -111,7 +112,9 @@ async def test_an_unread_user_without_auser_is_loaded_in_a_thread() -> None:
     assert (await arequest_identity(request)).key() == "user:10"
 
 
-def test_the_token_is_the_one_that_the_application_accepted() -> None:
+@pytest.mark.parametrize("looking", [True, False])
+def test_the_token_is_the_one_that_the_application_accepted(monkeypatch: pytest.MonkeyPatch, looking: bool) -> None:
+    monkeypatch.setattr(shapes, "looking", looking)
     request = get(HTTP_AUTHORIZATION="Bearer not-checked")
     assert request_identity(request).token is None
     request.limit_token = "checked"  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -202,11 +203,13 @@ def test_the_request_knows_whose_budget_it_spent(options: dict[str, Any], key: s
         assert made.limit_key == key  # type: ignore[attr-defined]
 
 
-def test_of_several_limits_the_key_is_that_of_the_strictest(limiter: Limiter) -> None:
+@pytest.mark.parametrize("limits", permutations([("9/m", "ip"), ("5/m", "global")]))
+def test_of_several_limits_the_key_is_that_of_the_strictest(limiter: Limiter, limits: Any) -> None:
     seen = []
+    (outer, outer_key), (inner, inner_key) = limits
 
-    @view_ratelimit(rate="9/m", key="ip")
-    @view_ratelimit(rate="5/m", key="global")
+    @view_ratelimit(rate=outer, key=outer_key)
+    @view_ratelimit(rate=inner, key=inner_key)
     def view(request: Any) -> HttpResponse:
         seen.append((request.limit_decision.key, request.limit_key))
         return HttpResponse("ok")

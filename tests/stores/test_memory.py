@@ -117,12 +117,17 @@ class TestMemory:
         limiter.check(Rate(5, 60), "d")
         assert [limiter.peek(Rate(5, 60), caller).remaining for caller in "abcd"] == [3, 5, 4, 4]
 
-    def test_a_spent_key_never_makes_room_for_junk(self, fake_clock: FakeClock) -> None:
+    @pytest.mark.parametrize("costs", [(9,), (1, 8), (8, 1)])
+    @pytest.mark.parametrize("rate", ["9/m", "9/m burst 9"])
+    def test_a_spent_key_never_makes_room_for_junk(
+        self, rate: str, costs: tuple[int, ...], fake_clock: FakeClock
+    ) -> None:
         limiter, _ = limiter_of(10, fake_clock)
-        limiter.check(TWICE, "victim", cost=2)
+        spent, wide = Rate.parse(rate), Rate.parse(rate.replace("9", "99"))
+        assert all(limiter.check(spent, "victim", cost=cost) for cost in costs)
         for number in range(1000):
-            limiter.check(TWICE, f"junk{number}")
-        assert not limiter.check(TWICE, "victim")
+            limiter.check(wide, f"junk{number}", cost=98)
+        assert not limiter.check(spent, "victim")
 
     def test_of_spent_keys_alone_the_one_that_ends_first_makes_room(self, fake_clock: FakeClock) -> None:
         limiter, store = limiter_of(3, fake_clock)
@@ -249,6 +254,16 @@ class TestMemory:
         assert {limiter.check(Rate.parse(rate), f"u{number}").remaining for number in range(3_000)} == {3}
         assert len(store) == 3_000
 
+    @pytest.mark.parametrize("rate", ["9/m burst 9", "9/m sliding", "9/m anchored"])
+    def test_who_is_long_gone_is_forgotten_while_another_goes_on(self, rate: str, fake_clock: FakeClock) -> None:
+        limiter, store = limiter_of(10_000, fake_clock)
+        for number in range(50):
+            limiter.check(Rate.parse(rate), f"u{number}")
+        for _ in range(300):
+            fake_clock.advance(10)
+            assert limiter.check(Rate.parse(rate), "there")
+        assert len(store) == 1
+
     def test_of_a_wide_and_a_narrow_bucket_in_one_group_each_has_its_own_room(self, fake_clock: FakeClock) -> None:
         limiter, _ = limiter_of(10_000, fake_clock)
         years = 10 * 366 * 86_400
@@ -257,7 +272,8 @@ class TestMemory:
             limiter.check(wide, f"u{number}", cost=10**6)
         for number in (0, 2_999):
             assert not limiter.check(narrow, f"u{number}")
-            assert limiter.check(wide, f"u{number}").remaining == 10**12 - 10**6 - 1
+            left = [10**12 - limiter.check(wide, f"u{number}").remaining for _ in range(3)]
+            assert left == [10**6 + 1, 10**6 + 2, 10**6 + 3]
         assert limiter.check(narrow, "another").remaining == 8
 
     def test_a_caller_is_cleared_under_one_prefix(self, fake_clock: FakeClock) -> None:

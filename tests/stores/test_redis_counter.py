@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Iterator
 import pytest
 import redis
 
-from ratelimit import Limiter, Rate, StoreError
+from ratelimit import Limiter, MemoryStore, Rate, StoreError
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.keys import stored_key
 from ratelimit.outcome import LOOK, Charge
@@ -67,6 +67,17 @@ def test_a_counter_counts_where_the_general_script_does(kind: str, caller: str, 
             assert (outcome.allowed, store.apply([charge], now_us, LOOK)[0].remaining) == (passes, outcome.remaining)
         passed.append(outcome.allowed)
     assert passed == [True, True, False, False]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("back_us", [1_000_000, 60_000_000, 60_000_001])
+def test_of_a_clock_that_steps_back_it_tells_what_memory_does(kind: str, back_us: int, store: RedisStore) -> None:
+    rate, memory = Rate.parse(kind), MemoryStore()
+    counter, algorithm = store.counter(HEAD, rate), BY_NAME[rate.algorithm]
+    for cost, now_us in ((2, NOW), (1, NOW - back_us), (5, NOW - back_us), (1, NOW)):
+        passes, state, at_us = counter.take("u", cost, now_us)
+        told = algorithm.outcome(state, rate, cost, at_us, passes)
+        assert [told] == memory.apply([Charge(HEAD, "u", rate, cost, "g")], now_us)
 
 
 class TestOnTheWire:
@@ -398,3 +409,14 @@ def test_a_single_check_says_what_one_of_many_does(kind: str) -> None:
         of = plain(HEAD, Rate.parse(kind), server_time)
         for cost in (1, 2):
             assert of.asked("key", cost, NOW) == redis_plain.command(of, ("key",), (cost,), (NOW,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_became_of_a_single_check_is_read_as_that_of_one_of_many(kind: str, store: RedisStore) -> None:
+    of = plain(HEAD, Rate.parse(kind), False)
+    counter = store.counter(HEAD, Rate.parse(kind))
+    for cost in (3, 2, 1):
+        alone = counter.take("alone", cost, NOW)
+        keys = [of.keys(NOW).key(one) for one in ("beside", "another")]
+        reply = store._run(of.script, keys, of.arguments((cost, cost), (NOW, NOW)))
+        assert of.taken(reply, [NOW, NOW]) == [alone, alone]

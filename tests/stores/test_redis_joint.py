@@ -93,6 +93,14 @@ def test_every_way_to_a_server_counts_alike(
     assert asyncio.run(checks()) == [[8] * 5, [*[7] * 5, 7, 99], [6] * 5]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_rule_has_its_own_cost(kind: str, redis_url: str, fake_clock: FakeClock) -> None:
+    limiter = Limiter(RedisStore(redis_url, timeout=PATIENT, server_time=False), clock=fake_clock)
+    policy = Policy(Rule("cheap", kind), Rule("dear", kind, cost=4))
+    assert [left(limiter.check(policy, ANN)) for _ in range(3)] == [[8, 5], [7, 1], [7, 1]]
+    limiter.close()
+
+
 def test_on_a_cluster_several_callers_are_asked_slot_by_slot(cluster_url: str) -> None:
     store = RedisStore(cluster_url, timeout=PATIENT)
     assert store.joint([], one_caller=False) is None
