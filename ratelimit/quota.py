@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.decision import Part
 from ratelimit.denials import Denials
+from ratelimit.outcome import NEVER
 from ratelimit.rates import Rate
 from ratelimit.stores.base import Callers, Counter, LocalCounter, Taken
 
@@ -58,7 +59,11 @@ class Quota:
     def heed(self, caller: str, cost: int, now_us: int, taken: Taken) -> None:
         """Has the next checks of a denied caller be denied without another trip, for as long as that is known."""
         if not taken[0]:
-            self.denials.put(caller, cost, now_us, taken, self.part(caller, cost, taken).outcome.retry_after_us)
+            outcome = self.part(caller, cost, taken).outcome
+            wait_us = outcome.retry_after_us
+            if wait_us == NEVER and outcome.reset_after_us:  # the figures are others once nothing is used
+                wait_us = outcome.reset_after_us
+            self.denials.put(caller, cost, now_us, taken, wait_us)
 
 
 class CommonQuota(Quota):

@@ -128,6 +128,20 @@ def test_a_cost_that_can_never_pass_is_known_too(check: Any, store: FarStore) ->
     assert store.trips == 1
 
 
+def test_the_figures_of_a_cost_that_can_never_pass_are_the_next_windows_when_it_begins(
+    check: Any, store: FarStore, fake_clock: FakeClock
+) -> None:
+    fake_clock.advance(59.75)
+    assert check(FIVE, "u", cost=3)
+    denied = [check(FIVE, "u", cost=6) for _ in range(2)]
+    fake_clock.advance(0.25)
+    denied += [check(FIVE, "u", cost=6) for _ in range(2)]
+    assert [(bool(one), one.remaining, one.retry_after) for one in denied] == [(False, 2, None)] * 2 + [
+        (False, 5, None)
+    ] * 2
+    assert store.trips == 3
+
+
 def test_other_callers_rules_and_groups_are_asked_for(check: Any, store: FarStore) -> None:
     assert [bool(check(ONCE, "u")) for _ in range(2)] == [True, False]
     assert check(ONCE, "v")
