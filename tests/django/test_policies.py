@@ -203,7 +203,7 @@ def test_the_request_knows_whose_budget_it_spent(options: dict[str, Any], key: s
         assert made.limit_key == key  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("limits", permutations([("9/m", "ip"), ("5/m", "global")]))
+@pytest.mark.parametrize("limits", list(permutations([("9/m", "ip"), ("5/m", "global")])))
 def test_of_several_limits_the_key_is_that_of_the_strictest(limiter: Limiter, limits: Any) -> None:
     seen = []
     (outer, outer_key), (inner, inner_key) = limits
