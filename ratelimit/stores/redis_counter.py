@@ -23,7 +23,7 @@ from ratelimit.stores.redis_wire import store_error
 MOST_CHECKS: Final = 64
 """Checks in one parcel: the server does nothing else while it judges them."""
 
-DIVIDED: Final = 12
+DIVIDED: Final = 8
 """So many are two parcels when they would be the only one on the way."""
 
 Asked = tuple[Future[Taken], str, int, int]
