@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ratelimit.outcome import NEVER
@@ -74,3 +75,21 @@ class Denials:
         for known in list(self._by_caller):
             if known == caller or (not isinstance(known, str) and caller in known):
                 self._by_caller.pop(known, None)
+
+
+class NamedDenials(Denials):
+    """Denials of a text that names a caller, as of the callers that `named` gives for it."""
+
+    __slots__ = ("_named",)
+
+    def __init__(self, longest_us: int, named: Callable[[str], Callers]) -> None:
+        super().__init__(longest_us)
+        self._named = named
+
+    def get(self, caller: Callers, cost: int, now_us: int) -> Taken | None:
+        """See `Denials.get`."""
+        return super().get(self._named(caller) if isinstance(caller, str) else caller, cost, now_us)
+
+    def put(self, caller: Callers, cost: int, now_us: int, found: Taken, wait_us: int) -> None:
+        """See `Denials.put`."""
+        super().put(self._named(caller) if isinstance(caller, str) else caller, cost, now_us, found, wait_us)

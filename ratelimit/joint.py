@@ -19,7 +19,7 @@ from typing import Any, Final
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.categories import Category
 from ratelimit.decision import Decision, Part, strictest
-from ratelimit.denials import Denials
+from ratelimit.denials import Denials, NamedDenials
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
 from ratelimit.keys import further_head, head
@@ -61,7 +61,7 @@ class JointQuota:
         named: Callable[[str], Callers] | None,
         denials_us: int = 0,
     ) -> None:
-        self.denials = Denials(denials_us) if named is None else _NamedDenials(denials_us, named)
+        self.denials = Denials(denials_us) if named is None else NamedDenials(denials_us, named)
         self.decide: Any = self._decide if hasattr(counter, "decide") else None
         self.counter: Any = counter
         self._parts = [(name, share.rate, share.weight) for name, share in zip(names, shares, strict=True)]
@@ -112,24 +112,6 @@ class JointQuota:
             name, _, weight = next(part for part in self._parts if part[2] * cost > MAX_LIMIT)
             raise ConfigurationError(f"rule {name!r}: cost {weight} times {cost} is more than {MAX_LIMIT}")
         return self._named(callers) if self._named is not None and isinstance(callers, str) else callers
-
-
-class _NamedDenials(Denials):
-    """Denials of a text that names a caller, as of the callers that it names."""
-
-    __slots__ = ("_named",)
-
-    def __init__(self, longest_us: int, named: Callable[[str], Callers]) -> None:
-        super().__init__(longest_us)
-        self._named = named
-
-    def get(self, caller: Callers, cost: int, now_us: int) -> Taken | None:
-        """See `Denials.get`."""
-        return super().get(self._named(caller) if isinstance(caller, str) else caller, cost, now_us)
-
-    def put(self, caller: Callers, cost: int, now_us: int, found: Taken, wait_us: int) -> None:
-        """See `Denials.put`."""
-        super().put(self._named(caller) if isinstance(caller, str) else caller, cost, now_us, found, wait_us)
 
 
 class PreparedJoint:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit.algorithms.base import BY_NAME
 from ratelimit.decision import Part
-from ratelimit.denials import Denials
+from ratelimit.denials import Denials, NamedDenials
 from ratelimit.outcome import NEVER
 from ratelimit.rates import Rate
-from ratelimit.stores.base import Callers, Counter, LocalCounter, Taken
+from ratelimit.stores.base import Counter, LocalCounter, Taken
 
 if TYPE_CHECKING:
     from ratelimit.leases import Leased
@@ -71,7 +71,7 @@ class CommonQuota(Quota):
 
     def __init__(self, name: str, rate: Rate, counter: Counter | LocalCounter | Leased, denials_us: int = 0) -> None:
         super().__init__(name, rate, counter, denials_us)
-        self.denials = _CommonDenials(denials_us)
+        self.denials = NamedDenials(denials_us, lambda _: EVERYBODY)
         decide, take, atake = self.decide, self.take, self.atake
         if decide is not None:
             self.decide = lambda asked, _, cost, now_us: decide(asked, EVERYBODY, cost, now_us)
@@ -81,15 +81,3 @@ class CommonQuota(Quota):
     def part(self, caller: str, cost: int, taken: Taken) -> Part:
         """See `Quota.part`."""
         return super().part(EVERYBODY, cost, taken)
-
-
-class _CommonDenials(Denials):
-    """One denial for everybody."""
-
-    def get(self, caller: Callers, cost: int, now_us: int) -> Taken | None:
-        """See `Denials.get`."""
-        return super().get(EVERYBODY, cost, now_us)
-
-    def put(self, caller: Callers, cost: int, now_us: int, found: Taken, wait_us: int) -> None:
-        """See `Denials.put`."""
-        super().put(EVERYBODY, cost, now_us, found, wait_us)

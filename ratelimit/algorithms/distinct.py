@@ -15,6 +15,7 @@ from ratelimit.rates import Rate
 State = tuple[int, ...]
 
 lifetime_us = fixed_window.lifetime_us
+left = fixed_window.left
 
 
 def current(state: State | None, rate: Rate, now_us: int) -> State:
@@ -35,11 +36,6 @@ def take(state: State, cost: int) -> State:
 def settle(state: State, rate: Rate, cost: int, taken_us: int) -> State:
     """`state`: values have no cost to settle."""
     return state
-
-
-def left(state: State, rate: Rate, now_us: int) -> tuple[int, int]:
-    """How many further values fit beside those in `state`, and microseconds until all are forgotten."""
-    return fixed_window.left(state, rate, now_us)
 
 
 def outcome(state: State, rate: Rate, cost: int, now_us: int, charged: bool) -> Outcome:
