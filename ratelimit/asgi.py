@@ -22,6 +22,7 @@ WS_CLOSE_RATE_LIMITED = 4029  # 4000-4999 are the application's own codes; 429 i
 _BODILESS: Final = frozenset({204, 304})
 _ROUTED: Final = "route_handler"
 """Where Litestar's own middleware finds what its router chose: the path has lost its prefix by then."""
+_LENGTHS: Final = frozenset(map(len, RAW_NAMES))
 STARTS: Final = frozenset({"http.response.start", "websocket.http.response.start", "websocket.accept"})
 """What carries the headers of a response; a handshake's too."""
 
@@ -148,7 +149,7 @@ def headed(message: Message, headers: Sequence[tuple[bytes, bytes]]) -> Message:
     """The start of a response with the limit headers too, but for those that it has already."""
     own: list[Any] = list(message.get("headers") or ())
     for name, _ in own:
-        if name.lower() in RAW_NAMES:
+        if len(name) in _LENGTHS and name.lower() in RAW_NAMES:
             known = [name.lower() for name, _ in own]
             headers = [line for line in headers if line[0] not in known]
             break

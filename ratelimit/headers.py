@@ -59,11 +59,8 @@ def raw_headers(decision: Decision, style: str | Unchecked = "none") -> list[tup
             if figures is None:
                 return []
             limit, remaining, reset_us = figures
-            return [
-                (b"x-ratelimit-limit", b"%d" % limit),
-                (b"x-ratelimit-remaining", b"%d" % remaining),
-                (b"x-ratelimit-reset", b"%d" % whole_seconds(reset_us)),
-            ]
+            left = b"x-ratelimit-remaining", b"%d" % remaining
+            return [_limit_line(limit), left, _reset_line(-(-reset_us // 1_000_000))]
     return [(name.lower().encode(), text.encode()) for name, text in response_headers(decision, style).items()]
 
 
@@ -98,6 +95,16 @@ def _quote(name: str) -> str:
 
 
 _quote_cached = lru_cache(maxsize=_REMEMBERED)(_quote)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _limit_line(limit: int) -> tuple[bytes, bytes]:
+    return b"x-ratelimit-limit", b"%d" % limit
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _reset_line(seconds: int) -> tuple[bytes, bytes]:
+    return b"x-ratelimit-reset", b"%d" % seconds
 
 
 def error_body(decision: Decision, request_id: str | None = None) -> dict[str, Any]:

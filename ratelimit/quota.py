@@ -21,19 +21,20 @@ EVERYBODY: Final = "global"
 class Quota:
     """One rate of one rule: what a caller of one tier has."""
 
-    __slots__ = ("_algorithm", "_capacity", "_state", "atake", "decide", "denials", "name", "rate", "take")
+    __slots__ = ("_algorithm", "_capacity", "_figures", "_state", "atake", "decide", "denials", "name", "rate", "take")
 
     def __init__(self, name: str, rate: Rate, counter: Counter | LocalCounter | Leased, denials_us: int = 0) -> None:
         self.name = name
         self.rate = rate
         self._capacity = rate.capacity
         self.denials = Denials(denials_us)
-        # Of a counter in memory, `decide` and `state`; of another, `take` and `atake`; of one with leases, `decide` as well,
-        # which decides what is in hand.
+        # Of a counter in memory, `decide`, `state` and `figures`; of another, `take` and `atake`; of one with leases, `decide`
+        # as well, which decides what is in hand.
         self.decide: Any = getattr(counter, "decide", None)
         self.take: Any = getattr(counter, "take", None)
         self.atake: Any = getattr(counter, "atake", None)
         self._state: Any = getattr(counter, "state", None)
+        self._figures: Any = getattr(counter, "figures", None)
         self._algorithm = BY_NAME[rate.algorithm]
 
     def part(self, caller: str, cost: int, taken: Taken) -> Part:
@@ -51,9 +52,11 @@ class Quota:
 
     def figures(self, cost: int, found: Any, at_us: int) -> tuple[int, int, int]:
         """See `Asked.figures`."""
-        state = found if type(found) is tuple else self._state(found, at_us)
+        if type(found) is not tuple:
+            figures: tuple[int, int, int] = self._figures(cost, found, at_us)
+            return figures
         algorithm = self._algorithm
-        remaining, reset_us = algorithm.left(algorithm.take(state, cost), self.rate, at_us)
+        remaining, reset_us = algorithm.left(algorithm.take(found, cost), self.rate, at_us)
         return self._capacity, remaining, reset_us
 
     def heed(self, caller: str, cost: int, now_us: int, taken: Taken) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ratelimit.algorithms.base import BY_NAME, State
-from ratelimit.decision import Asked, Decision, taken
+from ratelimit.decision import Asked, Decision, Figures, taken
 from ratelimit.outcome import MAX_SKEW_US
 from ratelimit.rates import Rate
 from ratelimit.stores.base import LocalCounter, Taken
@@ -85,16 +85,21 @@ class AnyCounter:
 class WindowCounter:
     """Clock-aligned windows."""
 
-    __slots__ = ("_keeper", "_limit", "_long")
+    __slots__ = ("_keeper", "_limit", "_long", "_window_us")
 
     def __init__(self, keeper: Keeper, whole: AnyCounter) -> None:
         self._keeper = keeper
         self._long = whole
-        self._limit = whole.rate.limit
+        self._limit, self._window_us = whole.rate.limit, whole.rate.window_us
 
     def state(self, found: int, at_us: int) -> State:
         """What was found, as the algorithm knows it."""
         return (found,)
+
+    def figures(self, cost: int, found: int, at_us: int) -> Figures:
+        """See `Asked.figures`."""
+        window_us = self._window_us
+        return self._limit, self._limit - found - cost, window_us - at_us % window_us
 
     def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
         """See `LocalCounter.decide`."""
@@ -128,18 +133,23 @@ class WindowCounter:
 class BucketCounter:
     """Token and leaky buckets."""
 
-    __slots__ = ("_keeper", "_limit", "_long", "_room", "_window_us")
+    __slots__ = ("_capacity", "_keeper", "_limit", "_long", "_room", "_window_us")
 
     def __init__(self, keeper: Keeper, whole: AnyCounter) -> None:
         self._keeper = keeper
         self._long = whole
         rate = whole.rate
-        self._limit, self._window_us = rate.limit, rate.window_us
+        self._limit, self._window_us, self._capacity = rate.limit, rate.window_us, rate.capacity
         self._room = (rate.capacity - 1) * rate.window_us  # a level that leaves a unit
 
     def state(self, found: int, at_us: int) -> State:
         """What was found, as the algorithm knows it at `at_us`."""
         return (at_us, *divmod(found, self._window_us))
+
+    def figures(self, cost: int, found: int, at_us: int) -> Figures:
+        """See `Asked.figures`."""
+        after = found + cost * self._window_us
+        return self._capacity, self._capacity + -after // self._window_us, -(-after // self._limit)
 
     def decide(self, asked: Asked, caller: str, cost: int, now_us: int) -> Decision:
         """See `LocalCounter.decide`."""
