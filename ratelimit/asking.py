@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import time_ns
 from typing import Any
 
@@ -22,7 +22,7 @@ from ratelimit.identity import Identity
 from ratelimit.multiplier import Multiplier
 from ratelimit.outage import OutageLog, policy_outcomes
 from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
-from ratelimit.plan import Ask, Call, Planner
+from ratelimit.plan import Ask, Call, Clock, Planner
 from ratelimit.rates import MAX_LIMIT
 from ratelimit.rules import Policy
 from ratelimit.settings import Settings
@@ -30,9 +30,6 @@ from ratelimit.stores import open_store
 from ratelimit.stores.base import Store
 from ratelimit.stores.memory import MemoryStore
 from ratelimit.tiers import Tiers
-
-Clock = Callable[[], int]
-"""Microseconds since the epoch, as a whole number."""
 
 
 def system_clock() -> int:

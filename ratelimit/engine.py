@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ratelimit import events
 from ratelimit import settings as settings_module
-from ratelimit.asking import Asking, Clock, system_clock
+from ratelimit.asking import Asking, system_clock
 from ratelimit.compiling import mypyc_attr
 from ratelimit.decision import Decision, taken
 from ratelimit.errors import ConfigurationError
@@ -19,7 +19,7 @@ from ratelimit.joint import JointQuota, PreparedJoint
 from ratelimit.meant import Matching, matching
 from ratelimit.multiplier import Multiplier
 from ratelimit.outcome import TAKE
-from ratelimit.plan import Call, Cost, RuleLike, check_cost
+from ratelimit.plan import Call, Clock, Cost, RuleLike, check_cost
 from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, prepare
 from ratelimit.quota import Quota
 from ratelimit.rates import MAX_LIMIT
@@ -318,7 +318,8 @@ class Limiter(Asking):
                 leased.hands.drop(caller)
 
     def ready(self, rule: RuleLike, group: str | None) -> Ready:
-        """What `at_hand` is asked with; to be looked up again when `known` is another one, as after a change of settings."""
+        """A rule that can `decide` what takes no trip; to be looked up again when `known` is another one, as after a change of
+        settings."""
         known = self.known
         place: object = rule if type(rule) is str else id(rule)
         if group is not None:
@@ -328,15 +329,6 @@ class Limiter(Asking):
             return known, None
         found = self._prepare(place, rule, group)
         return known, found if found is not None and found.plain.decide is not None else None
-
-    def at_hand(
-        self, prepared: Prepared | PreparedJoint, identity: Identity, key: str, cost: int, protocol: str
-    ) -> Decision | None:
-        """`check` of a rule that is `ready`, for a cost above 0, if that takes no trip: in memory, or with units in hand."""
-        decision = prepared.decide(identity, key, cost, time_ns() // 1000 if self._wall else self._clock())
-        if decision is not None and not decision.allowed:
-            events.denied(decision, protocol)
-        return decision
 
     def settings_changed(self) -> None:
         """Forgets what follows from the settings."""
@@ -350,7 +342,9 @@ class Limiter(Asking):
         if place not in known:
             if len(known) >= MAX_PREPARED:
                 known = self.known = {}
-            known[place] = prepare(rule, group, self.settings, self.store, self._planner, leases)
+            known[place] = prepare(
+                rule, group, self.settings, self.store, self._planner, leases, None if self._wall else self._clock
+            )
         return known[place]
 
     def _meant(self, call: Call, protocol: str) -> Rule | Policy | None:

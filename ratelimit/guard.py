@@ -7,6 +7,7 @@ from functools import lru_cache
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
+from ratelimit import events
 from ratelimit.categories import Category
 from ratelimit.decision import Decision
 from ratelimit.engine import Limiter, Ready
@@ -87,13 +88,13 @@ class Guard:
             raise ConfigurationError(f"attributes {attributes!r} is neither a mapping nor a callable that gives one")
         if isinstance(rate, (Rule, Policy)):
             rule, rate = rate, None
-        self.key = key
+        self.key: Any = key
         self.rule = None if rule is None else self._counted_by_itself(kept_rule(rule))
         if group is not None and isinstance(rule, Policy) and len(rule.rules) > 1:
             raise ConfigurationError(f"group {group!r} with a policy: its rules' counts would be mixed; leave it out")
         self.rate = rate if rate is None or callable(rate) else read_rate(rate)
         self.group = group
-        self.cost = cost
+        self.cost: Any = cost
         self.attributes = attributes
         self.facts = facts
         self.protocol = protocol
@@ -128,16 +129,16 @@ class Guard:
     def at_hand(self, identity: Identity) -> Decision | None:
         """The decision on one call if that takes no round trip: of a plain limit that is counted in memory, or has units in
         hand. None: `check` has to be asked, as always where the place says the group, or the cost is 0."""
-        plain, limiter = self.plain, self._limiter or get_limiter()
-        if plain is None:
-            return None
-        rule, key, cost, group = plain
+        limiter = self._limiter or get_limiter()
         known, prepared = self._ready
         if known is not limiter.known:
-            known, prepared = self._ready = (
-                limiter.ready(rule, group) if group != "" and cost else (limiter.known, None)
-            )
-        return None if prepared is None else limiter.at_hand(prepared, identity, key, cost, self.protocol)
+            known, prepared = self._ready = self._prepared(limiter)
+        if prepared is None:
+            return None
+        decision = prepared.decide(identity, self.key, self.cost)
+        if decision is not None and not decision.allowed:
+            events.denied(decision, self.protocol)
+        return decision
 
     def check(self, identity: Identity, default_group: str, /, *args: Any, **kwargs: Any) -> Decision:
         """The limiter's decision on one call; one round trip."""
@@ -195,6 +196,12 @@ class Guard:
         if not callable(strategy):
             return Call(rule, identity, group, cost, strategy)
         return Call(rule, caller_named(strategy(*args, **kwargs), identity), group, cost)
+
+    def _prepared(self, limiter: Limiter) -> Ready:
+        if self.plain is None:
+            return limiter.known, None
+        rule, _, cost, group = self.plain
+        return limiter.ready(rule, group) if group != "" and cost else (limiter.known, None)
 
     def _without_questions(self) -> tuple[Category | Rate, str, int, str | None] | None:
         rule = self.rule if self.rate is None else self.rate

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import time_ns
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from ratelimit.denials import Denials, NamedDenials
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
 from ratelimit.keys import further_head, head
-from ratelimit.plan import Planner, RuleLike, not_a_caller
+from ratelimit.plan import Clock, Planner, RuleLike, not_a_caller
 from ratelimit.quota import Quota
 from ratelimit.rates import MAX_LIMIT, Rate
 from ratelimit.rules import PLAIN_BY, Policy, Rule
@@ -119,6 +120,7 @@ class PreparedJoint:
 
     __slots__ = (
         "_by",
+        "_clock",
         "_counted",
         "_denials_us",
         "_places",
@@ -131,9 +133,16 @@ class PreparedJoint:
     )
 
     def __init__(
-        self, rule: RuleLike, counted: Sequence[Counted], settings: Settings, store: Store, planner: Planner
+        self,
+        rule: RuleLike,
+        counted: Sequence[Counted],
+        settings: Settings,
+        store: Store,
+        planner: Planner,
+        clock: Clock | None,
     ) -> None:
         self.rule = rule  # kept, for it is known by its place in memory
+        self._clock = clock
         self._counted = counted
         self._prefix = settings.key_prefix
         self._denials_us = settings.denial_cache_ms * 1000
@@ -156,8 +165,9 @@ class PreparedJoint:
             raise not_a_caller(identity)
         return self._quota(identity), self._caller(identity, strategy)
 
-    def decide(self, identity: Identity, strategy: str, cost: int, now_us: int) -> Decision | None:
+    def decide(self, identity: Identity, strategy: str, cost: int) -> Decision | None:
         """See `Prepared.decide`."""
+        now_us = time_ns() // 1000 if self._clock is None else self._clock()
         quota = self._quota(identity)
         decision: Decision = quota.decide(quota, self._caller(identity, strategy), cost, now_us)
         return decision
@@ -217,6 +227,7 @@ def prepare_joint(
     settings: Settings,
     store: Store,
     planner: Planner,
+    clock: Clock | None,
 ) -> PreparedJoint | None:
     """`found`, which `rule` is or names, ready for any caller; None when it must go the general way."""
     rules = found.rules if isinstance(found, Policy) else (found,)
@@ -228,7 +239,7 @@ def prepare_joint(
         return None
     if not planner.scales and any(one.tiered for one in known):
         return None
-    prepared = PreparedJoint(rule, known, settings, store, planner)
+    prepared = PreparedJoint(rule, known, settings, store, planner, clock)
     return prepared if prepared.plain.counter is not None else None
 
 

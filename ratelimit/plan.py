@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import Any, NamedTuple
 
@@ -22,6 +22,8 @@ RuleLike = str | Category | Rate | Rule | Policy
 """What may be checked: a category or its name, a rate, a rule, a policy or its name in the policy file."""
 Cost = int | Unchecked
 """What a call may cost: a whole number of units, which `check_cost` looks at."""
+Clock = Callable[[], int]
+"""Microseconds since the epoch, as a whole number."""
 
 
 class Call(NamedTuple):

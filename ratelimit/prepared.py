@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from time import time_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from ratelimit.categories import Category
@@ -20,7 +21,7 @@ from ratelimit.decision import Decision
 from ratelimit.identity import Identity
 from ratelimit.joint import JointQuota, PreparedJoint, prepare_joint
 from ratelimit.keys import head
-from ratelimit.plan import Planner, RuleLike, not_a_caller
+from ratelimit.plan import Clock, Planner, RuleLike, not_a_caller
 from ratelimit.quota import EVERYBODY, CommonQuota, Quota
 from ratelimit.rates import Rate
 from ratelimit.rules import LEASED_BY, Policy, Rule
@@ -42,7 +43,7 @@ Leases = dict[tuple[str, Rate, int], "Leased"]
 class Prepared:
     """A rule in a group, for any caller. `plain` is the quota of a caller without a tier."""
 
-    __slots__ = ("_by", "_counter", "_denials_us", "_planner", "_quotas", "_tiers", "plain", "rule")
+    __slots__ = ("_by", "_clock", "_counter", "_denials_us", "_planner", "_quotas", "_tiers", "plain", "rule")
 
     def __init__(
         self,
@@ -52,10 +53,12 @@ class Prepared:
         planner: Planner | None,
         counter: Callable[[Rate], Counter | LocalCounter | Leased | None],
         denials_us: int,
+        clock: Clock | None,
     ) -> None:
         self.rule = rule  # kept, for it is known by its place in memory
         self.plain = plain
         self._by = by
+        self._clock = clock
         self._planner = planner  # None if the rate is the same for everybody
         self._tiers: dict[int, Quota] = {}
         self._counter = counter
@@ -68,8 +71,9 @@ class Prepared:
             raise not_a_caller(identity)
         return self._quota(identity), identity.key(self._by or strategy)
 
-    def decide(self, identity: Identity, strategy: str, cost: int, now_us: int) -> Decision | None:
-        """The decision on a call if no trip is needed for it: in memory, or with units in hand."""
+    def decide(self, identity: Identity, strategy: str, cost: int) -> Decision | None:
+        """The decision on a call for 1 unit or more, if no trip is needed for it: in memory, or with units in hand."""
+        now_us = time_ns() // 1000 if self._clock is None else self._clock()
         planner = self._planner
         if planner is None:
             quota = self.plain
@@ -111,16 +115,23 @@ class Prepared:
 
 
 def prepare(
-    rule: RuleLike, group: str | None, settings: Settings, store: Store, planner: Planner, leases: Leases
+    rule: RuleLike,
+    group: str | None,
+    settings: Settings,
+    store: Store,
+    planner: Planner,
+    leases: Leases,
+    clock: Clock | None = None,
 ) -> Prepared | PreparedJoint | None:
-    """`rule`, counted in `group`, ready for any caller; None when it must go the general way."""
+    """`rule`, counted in `group`, ready for any caller; None when it must go the general way. Without `clock`, the wall's tells
+    the time."""
     found = planner.named(rule, settings)
     if isinstance(found, Policy) and len(found.rules) == 1:
         (found,) = found.rules
     if settings.disable:
         return None
     if isinstance(found, Policy) or (isinstance(found, Rule) and not _plain(found)):
-        return prepare_joint(rule, found, group, settings, store, planner)
+        return prepare_joint(rule, found, group, settings, store, planner, clock)
     by: Any = None
     source: Any = found
     tiered, lease = isinstance(found, Category), 1
@@ -131,7 +142,7 @@ def prepare(
     if isinstance(found, Rule):
         found.check_lease(rate)
     if rate.also:
-        return prepare_joint(rule, found, group, settings, store, planner)
+        return prepare_joint(rule, found, group, settings, store, planner, clock)
     if rate.algorithm not in store.holds or (tiered and not planner.scales):
         return None
     name = group or ("default" if isinstance(found, Rate) else found.name)
@@ -141,7 +152,7 @@ def prepare(
         return None
     denials_us = settings.denial_cache_ms * 1000
     quota = (CommonQuota if by == EVERYBODY else Quota)(name, rate, counter, denials_us)
-    return Prepared(rule, quota, by, planner if tiered else None, counter_of, denials_us)
+    return Prepared(rule, quota, by, planner if tiered else None, counter_of, denials_us, clock)
 
 
 def _counter(store: Store, head: str, lease: int, leases: Leases, rate: Rate) -> Counter | LocalCounter | Leased | None:

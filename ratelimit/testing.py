@@ -13,8 +13,8 @@ from typing import Any
 
 from ratelimit import process
 from ratelimit import settings as settings_module
-from ratelimit.asking import Clock
 from ratelimit.engine import Limiter
+from ratelimit.plan import Clock
 from ratelimit.stores.base import Store
 from ratelimit.stores.memory import MemoryStore
 

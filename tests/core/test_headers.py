@@ -8,9 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ratelimit import ConfigurationError, Limiter, Policy, Rate, Rule
+from ratelimit import ConfigurationError, Limiter, MemoryStore, Policy, Rate, Rule
 from ratelimit import headers as module
 from ratelimit.headers import error_body, raw_headers
+from ratelimit.settings import Settings
 from ratelimit.testing import FakeClock, isolated
 
 ONCE = Rate.parse("1/m")
@@ -123,6 +124,30 @@ def test_the_headers_of_every_response_are_those_of_the_parts(
         headers = limiter.check(Rate.parse(rate), "parts", cost=cost, group="g").headers("x")
         assert raw == [(name.lower().encode(), text.encode()) for name, text in headers.items()]
         fake_clock.advance(7.25)
+
+
+@given(
+    st.sampled_from(["7/m", "7/m sliding", "7/m anchored", "7/m burst 7", "3/m burst 7", "7/3s leaky burst 2"]),
+    st.lists(st.tuples(st.integers(0, 9_000_000), st.integers(1, 3)), min_size=1, max_size=8),
+)
+def test_the_figures_of_every_response_are_those_of_the_parts_to_the_microsecond(
+    rate: str, calls: list[tuple[int, int]]
+) -> None:
+    clock, read = FakeClock(), Rate.parse(rate)
+    limiter = Limiter(MemoryStore(), settings=Settings(), clock=clock)
+    for wait_us, cost in calls:
+        clock.now_us += wait_us
+        decision = limiter.check(read, "u", cost=cost)
+        told = decision.figures()
+        outcome = decision.binding.outcome
+        assert told == (outcome.limit, outcome.remaining, outcome.reset_after_us)
+
+
+def test_the_lines_that_are_remembered_are_bounded(limiter: Limiter, fake_clock: FakeClock) -> None:
+    for limit in range(1, 1100):
+        fake_clock.advance(1)
+        raw_headers(limiter.check(Rate(limit, 86_400), "u", group=f"g{limit}"), "x")
+    assert [line.cache_info().currsize for line in (module._limit_line, module._reset_line)] == [1024, 1024]
 
 
 def test_clients_are_not_told_of_what_only_counts_in_shadow(limiter: Limiter) -> None:
