@@ -186,7 +186,7 @@ class Guard:
                 rule, group = read_rate(found), group or default_group
         elif isinstance(rule, Rate):
             group = group or default_group
-        cost = self.cost(*args, **kwargs) if callable(self.cost) else self.cost
+        cost: Any = self.cost(*args, **kwargs) if callable(self.cost) else self.cost
         if self.attributes is not None:
             given = self.attributes(*args, **kwargs) if callable(self.attributes) else self.attributes
             identity = _having(identity, given)
