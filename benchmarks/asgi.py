@@ -25,9 +25,12 @@ MEMORY, HEADERS, REDIS = Goal(0.92, 0.95), Goal(0.85, 0.90), Goal(0.80, 0.88)
 
 Entry = tuple[str, str, Goal | None]
 BARE: list[Entry] = [
+    ("three header lines, no limiter", "/three-lines", None),
+    ("a check alone, memory", "/memory-check", None),
     ("ratelimit, memory", "/memory", MEMORY),
     ("ratelimit, memory, with headers", "/memory-headers", HEADERS),
     ("limits, memory", "/memory-limits", None),
+    ("a check alone, Redis", "/redis-check", None),
     ("ratelimit, Redis", "/redis", REDIS),
     ("ratelimit, Redis, with headers", "/redis-headers", None),
     ("redis.asyncio INCR", "/redis-incr", None),

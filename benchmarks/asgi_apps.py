@@ -33,10 +33,33 @@ async def bare(scope: Scope, receive: Receive, send: Send) -> None:
     await send(BODY)
 
 
+async def three_lines(scope: Scope, receive: Receive, send: Send) -> None:
+    """`bare` with three more header lines: what a server takes to send what the engine would tell."""
+    own = [(b"content-type", b"text/plain"), (b"content-length", b"2")]
+    limit, remaining = (b"x-ratelimit-limit", b"1000000000"), (b"x-ratelimit-remaining", b"999999999")
+    await send({**START, "headers": [*own, limit, remaining, (b"x-ratelimit-reset", b"3600")]})
+    await send(BODY)
+
+
 def limited(app: App, store: str, style: str = "none") -> App:
     """`app` behind the middleware, with limit headers of that style. An outage would be a denial, which ends the run."""
     limiter = Limiter(store, settings=Settings(headers=style, fail_open=False))
     return RateLimitMiddleware(app, [PathRule("/", CATEGORY)], limiter=limiter)
+
+
+def checking(app: App, store: str) -> App:
+    """`app` behind no more than a check of the address: no rule by path, no user, nothing noted."""
+    limiter = Limiter(store, settings=Settings(fail_open=False))
+
+    async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+        if await limiter.acheck(CATEGORY, scope["client"][0]):
+            await app(scope, receive, send)
+
+    async def at_once(scope: Scope, receive: Receive, send: Send) -> None:
+        if limiter.check(CATEGORY, scope["client"][0]):
+            await app(scope, receive, send)
+
+    return at_once if store.startswith("memory") else waiting
 
 
 def asking(app: App, ask: Callable[[str], Awaitable[Any]]) -> App:
@@ -94,12 +117,15 @@ def _starlette(path: str, how: str, url: str = "memory://") -> App:
 def _apps() -> dict[str, App]:
     apps = {
         "/bare": bare,
+        "/three-lines": three_lines,
+        "/memory-check": checking(bare, "memory://"),
         "/memory": limited(bare, "memory://"),
         "/memory-headers": limited(bare, "memory://", "x"),
     }
     if REDIS:
         from redis.asyncio import Redis
 
+        apps["/redis-check"] = checking(bare, REDIS)
         apps["/redis"] = limited(bare, REDIS)
         apps["/redis-headers"] = limited(bare, REDIS, "x")
         apps["/redis-incr"] = asking(bare, Redis.from_url(REDIS).incr)
