@@ -52,7 +52,7 @@ class JointQuota:
     """Several rates: what a caller of one tier has. `named` gives the callers of a text that names one, where they are not just
     that text; `counter` is None if the store has none."""
 
-    __slots__ = ("_most", "_named", "_parts", "counter", "decide", "denials")
+    __slots__ = ("_most", "_named", "_parts", "atake", "counter", "decide", "denials", "take")
 
     def __init__(
         self,
@@ -68,18 +68,22 @@ class JointQuota:
         self._parts = [(name, share.rate, share.weight) for name, share in zip(names, shares, strict=True)]
         self._most = MAX_LIMIT // max(share.weight for share in shares)
         self._named = named
+        self.take: Any = self._take
+        self.atake: Any = self._atake
+        if named is None and self._most == MAX_LIMIT:  # there is nothing to look at before
+            self.take, self.atake = getattr(counter, "take", None), getattr(counter, "atake", None)
 
     def _decide(self, asked: JointQuota, callers: Callers, cost: int, now_us: int) -> Decision:
         decision: Decision = self.counter.decide(self, self._callers(callers, cost), cost, now_us)
         return decision
 
-    def take(self, callers: Callers, cost: int, now_us: int) -> Taken:
+    def _take(self, callers: Callers, cost: int, now_us: int) -> Taken:
         """See `JointCounter.take`."""
         found: Taken = self.counter.take(self._callers(callers, cost), cost, now_us)
         return found
 
-    async def atake(self, callers: Callers, cost: int, now_us: int) -> Taken:
-        """`take` for an event loop."""
+    async def _atake(self, callers: Callers, cost: int, now_us: int) -> Taken:
+        """See `JointCounter.atake`."""
         found: Taken = await self.counter.atake(self._callers(callers, cost), cost, now_us)
         return found
 
