@@ -119,7 +119,10 @@ def compiled(session: nox.Session) -> None:
 def coverage(session: nox.Session) -> None:
     """Which branches of the core its own tests leave out: none, or this fails."""
     install(session, "tests")
-    session.run("python", "-m", "coverage", "run", "-m", "pytest", *(session.posargs or ["tests/core", "tests/stores"]))
+    words = session.posargs or [*PARALLEL, "tests/core", "tests/stores"]
+    session.run("python", "-m", "coverage", "erase")
+    session.run("python", "-m", "coverage", "run", "-m", "pytest", *words)
+    session.run("python", "-m", "coverage", "combine", "--quiet")
     session.run("python", "-m", "coverage", "report")
 
 
