@@ -306,10 +306,11 @@ class Limiter(Asking):
 
     def forget_denials(self, callers: Iterable[str]) -> None:
         """Has the next checks of these callers ask the store, whatever it denied them before."""
+        now_us = self._clock()
         for caller in set(callers):
             for prepared in list(self.known.values()):
                 if prepared is not None:
-                    prepared.forget_denials(caller)
+                    prepared.forget_denials(caller, now_us)
 
     def _drop_leases(self, caller: str, head: str | None = None) -> None:
         """What is in hand for the caller was counted under keys that are gone; with a head, under that one."""

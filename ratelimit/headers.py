@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from ratelimit.decision import Decision, Part
 
 HEADER_STYLES: Final = ("none", "ietf", "x")
-RAW_NAMES: Final = frozenset(
+RAW_NAMES: Final = tuple(
     b"retry-after ratelimit-policy ratelimit x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset".split()
 )
-"""What `raw_headers` may be called."""
+"""What `raw_headers` may be called. To be compared with: applications call theirs by a `bytearray`, too, which has no hash."""
 _REMEMBERED: Final = 1024
 _LONGEST: Final = 256
 """Characters of a rule's name that are worth remembering what headers call it."""

@@ -93,13 +93,14 @@ class JointQuota:
         callers = self._callers(callers, cost)
         each = (callers,) * len(self._parts) if isinstance(callers, str) else callers
         parts = []
-        for (name, rate, weight), caller, (passes, state, us) in zip(
+        for (name, rate, weight), caller, (_, state, us) in zip(
             self._parts, each, self.counter.each(found, at_us), strict=True
         ):
-            algorithm = BY_NAME[rate.algorithm]
-            needed = cost * weight if every or not passes else 0
-            if not every:  # it may have been a while since the denial
+            algorithm, needed = BY_NAME[rate.algorithm], cost * weight
+            if not every:  # it may have been a while since the denial, and of a lower cost
                 state = algorithm.current(state, rate, us)
+                if algorithm.passes(state, rate, needed, us):
+                    needed = 0
             parts.append(Part(name, rate, algorithm.outcome(state, rate, needed, us, every), caller))
         return parts
 
@@ -108,7 +109,10 @@ class JointQuota:
 
     def heed(self, callers: Callers, cost: int, now_us: int, taken: Taken) -> None:
         """See `Quota.heed`."""
-        if not taken[0]:
+        if taken[0]:
+            if self.denials.known:
+                self.denials.passed(callers)
+        else:
             wait_us = strictest(self.parts(callers, cost, taken)).outcome.retry_after_us
             self.denials.put(callers, cost, now_us, taken, wait_us)
 
@@ -192,10 +196,10 @@ class PreparedJoint:
         found = [_caller(by or strategy, identity) for by in self._by]
         return tuple([found[place] for place in self._places])
 
-    def forget_denials(self, caller: str) -> None:
-        """Has the caller's next check ask the store."""
+    def forget_denials(self, caller: str, now_us: int) -> None:
+        """Has the caller's next check ask the store, whatever one that began before `now_us` is told."""
         for quota in [self.plain, *self._quotas.values()]:
-            quota.denials.drop(caller)
+            quota.denials.drop(caller, now_us)
 
     def _of(self, place: object, planner: Planner, identity: Identity) -> JointQuota:
         quota = self._quotas.get(place)

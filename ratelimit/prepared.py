@@ -108,10 +108,10 @@ class Prepared:
             quota = self._quotas[rate] = type(plain)(plain.name, rate, counter, self._denials_us)
         return quota
 
-    def forget_denials(self, caller: str) -> None:
-        """Has the caller's next check ask the store."""
+    def forget_denials(self, caller: str, now_us: int) -> None:
+        """Has the caller's next check ask the store, whatever one that began before `now_us` is told."""
         for quota in [self.plain, *self._quotas.values()]:
-            quota.denials.drop(caller)
+            quota.denials.drop(caller, now_us)
 
 
 def prepare(

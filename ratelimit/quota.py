@@ -61,7 +61,10 @@ class Quota:
 
     def heed(self, caller: str, cost: int, now_us: int, taken: Taken) -> None:
         """Has the next checks of a denied caller be denied without another trip, for as long as that is known."""
-        if not taken[0]:
+        if taken[0]:
+            if self.denials.known:
+                self.denials.passed(caller)
+        else:
             outcome = self.part(caller, cost, taken).outcome
             wait_us = outcome.retry_after_us
             if wait_us == NEVER and outcome.reset_after_us:  # the figures are others once nothing is used

@@ -5,6 +5,7 @@ Rules:
 - An errand is a command for one slot. Those that come while something is on the way to their node are sent together.
 - MOVED and ASK say that nothing was done: the errand goes to the node that they name, a few times at most. After MOVED the
   map of the slots is read anew.
+- TRYAGAIN says so too, for one of the keys of an errand is on its way to another node: it is asked again a little later.
 - A node that is lost is told to those who wait for it, and the map is read anew before the next errand.
 - Reading the map and opening connections is done once for all who wait for it; a waiter that is cancelled harms no other.
 """
@@ -12,7 +13,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from asyncio import Future
+from asyncio import Future, sleep
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -29,7 +30,9 @@ from ratelimit.stores.redis_script import Script, packed
 from ratelimit.stores.redis_wire import store_error
 
 TURNS: Final = 5
-"""How often an errand is sent elsewhere."""
+"""How often an errand is sent elsewhere, or again."""
+_MOMENT: Final = 0.005
+"""Seconds until it is first sent again; then twice as long each time."""
 _FAILURES: Final = (RedisError, RedisClusterException, OSError)
 _ASKING: Final = packed("ASKING")
 
@@ -72,12 +75,12 @@ class Nodes:
         else:
             errand.go(pipe)
 
-    def search(self, errand: Errand) -> None:
-        """Sends it once its node is known and connected."""
+    def search(self, errand: Errand, later: float = 0) -> None:
+        """Sends it once its node is known and connected, `later` seconds from now at the earliest."""
         if len(self._searches) >= redis_pipe.MAX_OUTSTANDING:
             errand.fail(refusal())
             return
-        search = self.loop.create_task(self._search(errand))
+        search = self.loop.create_task(self._search(errand, later))
         self._searches.add(search)
         search.add_done_callback(self._searches.discard)
 
@@ -97,8 +100,10 @@ class Nodes:
         for opener in self._openers.values():
             await opener.aclose()
 
-    async def _search(self, errand: Errand) -> None:
+    async def _search(self, errand: Errand, later: float) -> None:
         try:
+            if later:
+                await sleep(later)
             pipe = await self._pipe(errand)
         except _FAILURES as error:
             errand.answer(error)
@@ -222,6 +227,10 @@ class Errand:
             if not self.asking:
                 self._nodes.moved(self.slot)
             self._nodes.search(self)
+            return 1
+        if kind == "TRYAGAIN" and self._turns:
+            self._turns -= 1
+            self._nodes.search(self, _MOMENT * 2 ** (TURNS - 1 - self._turns))
             return 1
         if isinstance(error, OSError) or kind == "CLUSTERDOWN":
             self._nodes.doubt()

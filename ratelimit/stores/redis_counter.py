@@ -92,7 +92,11 @@ class Parcel:
 
     def wait(self) -> None:
         """Lets further checks join."""
-        self._open[self.pipe.loop] = self
+        waiting = self._open
+        if waiting:  # a loop that ended before its parcel was sent would be kept with its connection
+            for loop in [loop for loop in list(waiting) if loop.is_closed()]:
+                waiting.pop(loop, None)
+        waiting[self.pipe.loop] = self
 
     def leave(self) -> None:
         """Lets no further checks join."""

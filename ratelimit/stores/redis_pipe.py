@@ -12,6 +12,7 @@ Rules:
   is given up, and every waiter hears of it. While replies come, a waiter waits its turn; and what has arrived is read
   before the clock is looked at, so that a busy loop is not taken for a silent server.
 - A server that is not the master, or not yet, is left: the next connection may lead to another one.
+- A reply that is none to what was asked ends the connection: who knows whose the next one is. Its waiters hear of it too.
 - When too many checks are outstanding, a further one is refused at once, instead of waiting in vain.
 """
 
@@ -110,9 +111,10 @@ class Pipe(asyncio.Protocol):
             while (reply := reader.gets()) is not False:
                 if isinstance(reply, Exception):
                     self.heed(reply)
-                woken += sent.popleft().answer(reply)
-        except (ConnectionError, IndexError) as error:  # what came is no reply, or nobody asked for it
-            self.close(error)
+                woken += sent[0].answer(reply)
+                sent.popleft()  # not before: who waits for it would wait for ever if it cannot be read
+        except Exception as error:  # what came is no reply, nobody asked for it, or it is none to what was asked
+            self.close(error if isinstance(error, ConnectionError) else ConnectionError(f"not a reply: {error!r}"))
             return
         self.room += woken
         if self._elsewhere is not None:

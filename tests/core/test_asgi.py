@@ -235,6 +235,10 @@ async def test_headers_are_added_but_for_the_applications_own(kind: str) -> None
         ),
         ([(b"Retry-After", b"3"), (b"RateLimit", b"4")], [(b"Retry-After", b"3"), (b"RateLimit", b"4")]),
         ([[b"etag", b"3"]], [[b"etag", b"3"], (b"ratelimit", b"1"), (b"retry-after", b"2")]),
+        (
+            [(bytearray(b"X-Request"), b"3"), (bytearray(b"RateLimit"), b"4")],
+            [(b"X-Request", b"3"), (b"RateLimit", b"4"), (b"retry-after", b"2")],
+        ),
     ],
 )
 def test_a_name_that_a_response_has_is_not_given_again(own: Any, both: Any) -> None:

@@ -32,6 +32,8 @@ class Far:
             raise self._store.error
         quota = Quota("far", self._rate, self._counter)
         decision = self._counter.decide(quota, caller, cost, now_us)
+        if self._store.then is not None:
+            self._store.then()
         state, at_us = decision._found, decision._at_us
         return decision.allowed, state if isinstance(state, tuple) else self._counter.state(state, at_us), at_us
 
@@ -40,12 +42,13 @@ class Far:
 
 
 class FarStore(MemoryStore):
-    """Counts trips, and fails while it has an `error`."""
+    """Counts trips, and fails while it has an `error`. Before the answer of one is told, `then` happens."""
 
     def __init__(self) -> None:
         super().__init__()
         self.trips = 0
         self.error: Exception | None = None
+        self.then: Callable[[], None] | None = None
 
     def counter(self, head: str, rate: Rate) -> Any:
         return Far(self, super().counter(head, rate), rate)
@@ -119,8 +122,23 @@ def test_a_smaller_cost_is_asked_for(check: Any, store: FarStore) -> None:
     assert not check(FIVE, "u", cost=5)
     assert store.trips == 3
     assert check(FIVE, "u", cost=2)
-    assert not check(FIVE, "u", cost=3)
     assert store.trips == 4
+
+
+@pytest.mark.parametrize("by", ["user_or_ip", "global"])
+def test_who_passes_with_a_smaller_cost_is_told_what_is_left_then(
+    by: str, check: Any, store: FarStore, fake_clock: FakeClock
+) -> None:
+    rule = Rule("r", "60/m burst 5", by=by)
+    assert check(rule, "u", cost=3)
+    assert [check(rule, "u", cost=5).retry_after for _ in range(2)] == [3.0] * 2
+    assert store.trips == 2
+    assert check(rule, "u", cost=2)
+    denied = check(rule, "u", cost=5)
+    assert (denied.retry_after, denied.remaining, store.trips) == (5.0, 0, 4)
+    assert check.limiter.peek(rule, "u", cost=5).retry_after == 5.0
+    fake_clock.advance(0.4)
+    assert (check(rule, "u", cost=5).retry_after, store.trips) == (4.6, 4)
 
 
 def test_a_cost_that_can_never_pass_is_known_too(check: Any, store: FarStore) -> None:
@@ -187,6 +205,32 @@ def test_clear_leaves_what_is_known_of_others(check: Any, store: FarStore) -> No
     assert not check(ONCE, "v")
     assert store.trips == 4
     assert check(ONCE, "u")
+
+
+def test_an_answer_that_is_older_than_a_clear_is_not_remembered(
+    check: Any, store: FarStore, fake_clock: FakeClock
+) -> None:
+    limiter, rate = check.limiter, ONCE
+
+    def cleared_meanwhile() -> None:
+        store.then = None
+        fake_clock.advance(0.000001)
+        limiter.clear(rate, "u")
+
+    assert check(rate, "u")
+    assert check(rate, "v")
+    store.then = cleared_meanwhile
+    assert [bool(check(rate, "v")) for _ in range(2)] == [False, False]  # another one: what it was told holds
+    assert store.trips == 3
+    assert check(rate, "u")
+    store.then = cleared_meanwhile
+    assert not check(rate, "u")
+    assert [bool(check(rate, "u")) for _ in range(3)] == [True, False, False]
+    assert store.trips == 7
+    fake_clock.advance(-60.000001)  # put right: what was cleared since is none of this clock's
+    assert check(rate, "u")
+    assert [bool(check(rate, "u")) for _ in range(3)] == [False] * 3
+    assert store.trips == 9
 
 
 def test_units_given_back_are_seen_at_once(check: Any, store: FarStore) -> None:

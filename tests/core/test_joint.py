@@ -268,6 +268,29 @@ def test_a_denial_is_forgotten_for_whom_it_was_known(who: Any, by: Any, fake_clo
     assert [bool(limiter.check(rule, who)) for _ in range(2)] == [True, False]
 
 
+def test_a_higher_cost_than_was_denied_may_be_refused_by_another_rate(fake_clock: FakeClock) -> None:
+    store, policy = Distant(), Policy(Rule("a", "1/m"), Rule("b", "9/m"))
+    limiter = Limiter(store, clock=fake_clock)
+    assert limiter.check(policy, "u")
+    assert [limiter.check(policy, "u", cost=cost).retry_after for cost in (1, 1, 10)] == [60.0, 60.0, None]
+    denied = limiter.check(policy, "u", cost=9)
+    assert [part.outcome for part in denied.parts] == [part.outcome for part in limiter.peek(policy, "u", cost=9).parts]
+    assert store.trips == 2
+
+
+@pytest.mark.parametrize("who", [ANN, "ann"])
+@pytest.mark.parametrize("by", [("ip", "user"), "ip"])
+def test_who_passes_with_a_smaller_cost_is_told_what_is_left_then(who: Any, by: Any, fake_clock: FakeClock) -> None:
+    store, rule = Distant(), Rule("r", "60/m burst 5; 99/h", by=by)
+    limiter = Limiter(store, clock=fake_clock)
+    assert limiter.check(rule, who, cost=3)
+    assert [limiter.check(rule, who, cost=5).retry_after for _ in range(2)] == [3.0] * 2
+    assert store.trips == 2
+    assert limiter.check(rule, who, cost=2)
+    assert [limiter.check(rule, who, cost=5).retry_after for _ in range(2)] == [5.0] * 2
+    assert store.trips == 4
+
+
 def test_in_memory_denials_are_not_remembered(limiter: Limiter) -> None:
     policy = Policy(Rule("a", "1/m"), Rule("b", "9/m"))
     assert [limiter.check(policy, ANN).allowed for _ in range(3)] == [True, False, False]

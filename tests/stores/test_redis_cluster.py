@@ -12,10 +12,10 @@ from ratelimit import Limiter, Rate, StoreError
 from ratelimit.keys import stored_key
 from ratelimit.outcome import Charge
 from ratelimit.stores import redis_cluster, redis_pipe, redis_plain
-from ratelimit.stores.redis import RedisStore
+from ratelimit.stores.redis import DEFAULT_TIMEOUT, RedisStore
 from ratelimit.stores.redis_cluster import Slots, slot_of
 from ratelimit.stores.redis_plain import Taken
-from ratelimit.testing import START
+from ratelimit.testing import START, FakeClock
 from tests.servers import HOST, Cluster, Server, ask, binary, cluster, free_port, wait_until
 
 PATIENT = 10.0
@@ -230,6 +230,53 @@ class TestChanges:
         assert (used(await counter.atake("u1", 1, NOW)), used(await other.atake("u1", 1, NOW))) == (2, 10)
         await store.aclose()
 
+    @pytest.mark.parametrize("known", [True, False])
+    async def test_keys_that_are_on_their_way_are_asked_for_again(
+        self, known: bool, move: Move, changing_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = RedisStore(changing_cluster.url, timeout=PATIENT, server_time=False)
+        clock, two = FakeClock(), Rate.parse("100/h; 200/d burst 200")
+        limiter = Limiter(store, clock=clock)
+        keys = [*await self._keys(limiter, two, move)] if known else []
+        waits = []
+
+        async def ended_meanwhile(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 3:
+                move.end(move.target, *keys[1:])
+
+        monkeypatch.setattr(redis_cluster, "sleep", ended_meanwhile)
+        move.begin()
+        if known:
+            ask(move.source.port, "MIGRATE", HOST, move.target.port, "", 0, 5000, "KEYS", keys[0])
+        decision = await limiter.acheck(two, "u1")
+        assert (decision.degraded, decision.remaining) == (False, 99 - known)
+        assert len(waits) == 3
+        assert waits == sorted(waits)
+        assert sum(waits) < DEFAULT_TIMEOUT
+        await store.aclose()
+
+    @staticmethod
+    async def _keys(limiter: Limiter, rate: Rate, move: Move) -> list[str]:
+        assert await limiter.acheck(rate, "u1")
+        return ask(move.source.port, "CLUSTER", "GETKEYSINSLOT", move.slot, 9).split()
+
+    async def test_keys_that_never_arrive_are_an_error(
+        self, move: Move, changing_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = RedisStore(changing_cluster.url, timeout=PATIENT, server_time=False)
+        waits = []
+
+        async def wait(seconds: float) -> None:
+            waits.append(seconds)
+
+        monkeypatch.setattr(redis_cluster, "sleep", wait)
+        move.begin()
+        decision = await Limiter(store, clock=FakeClock()).acheck(Rate.parse("100/h; 200/d burst 200"), "u1")
+        assert decision.degraded
+        assert len(waits) == redis_cluster.TURNS - 1  # one was for the node that the slot moves to
+        await store.aclose()
+
     async def test_an_errand_is_not_sent_around_for_ever(
         self, store: RedisStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -238,7 +285,7 @@ class TestChanges:
         nodes = store._own().nodes
         assert nodes is not None
         errand = redis_cluster.Errand(nodes, slot_of("{u}"), redis_cluster._ASKING, None)
-        monkeypatch.setattr(nodes, "search", lambda errand: None)
+        monkeypatch.setattr(nodes, "search", lambda errand, later=0: None)
         for _ in range(redis_cluster.TURNS):
             assert errand.answer(redis.ResponseError(f"MOVED {errand.slot} :{free_port()}")) == 1
             assert not errand.future.done()

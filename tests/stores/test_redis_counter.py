@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator
+from typing import cast
 
 import pytest
 import redis
@@ -15,7 +16,7 @@ from ratelimit.outcome import LOOK, Charge
 from ratelimit.stores import redis_counter, redis_pipe, redis_plain
 from ratelimit.stores.base import Taken
 from ratelimit.stores.redis import RedisStore
-from ratelimit.stores.redis_counter import DIVIDED, RedisCounter
+from ratelimit.stores.redis_counter import DIVIDED, Parcel, RedisCounter
 from ratelimit.stores.redis_plain import plain
 from ratelimit.testing import CALLERS, START
 from tests.servers import Server, ask, replica
@@ -324,6 +325,34 @@ class TestErrors:
         assert used(await counter.atake("u", 1, NOW)) == 1  # the first was on its way, the others were not
         await store.aclose()
 
+    @pytest.mark.parametrize("kind", KINDS)
+    async def test_a_reply_to_something_else_is_an_error_for_all_who_wait(self, kind: str, store: RedisStore) -> None:
+        counter = store.counter(HEAD, Rate.parse(kind))
+        await warm(store, counter)
+        pipe = store._pipe()
+        assert pipe is not None
+        asked = [asyncio.ensure_future(counter.atake("u", 1, NOW)) for _ in range(4)]
+        pipe.data_received(b"$2\r\nOK\r\n")
+        assert [type(one) for one in await asyncio.gather(*asked, return_exceptions=True)] == [StoreError] * 4
+        assert pipe.closed
+        assert used(await counter.atake("v", 1, NOW)) == 0
+        await store.aclose()
+
+    async def test_a_reply_to_something_else_is_an_error_for_a_whole_parcel(self, store: RedisStore) -> None:
+        counter = store.counter(HEAD, Rate.parse("9/h"))
+        await warm(store, counter)
+        pipe = store._pipe()
+        assert pipe is not None
+        asked = [asyncio.ensure_future(counter.atake("u", 1, NOW)) for _ in range(4)]
+        pipe.data_received(b":0\r\n")
+        pipe._send()  # as the loop does at the end of this turn
+        pipe.data_received(b"*1\r\n:1\r\n")
+        first, *others = await asyncio.gather(*asked, return_exceptions=True)
+        assert first == (True, (0,), NOW)
+        assert [type(one) for one in others] == [StoreError] * 3
+        assert ["not a reply" in str(one) for one in others] == [True] * 3
+        await store.aclose()
+
     async def test_too_many_outstanding_checks_are_refused(
         self, redis_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -360,6 +389,16 @@ class TestLoops:
         assert [asyncio.run(three()), [used(counter.take("u", 1, NOW))], asyncio.run(three())] == [
             *([0, 1, 2], [3], [4, 5, 6])
         ]
+
+    async def test_a_loop_that_ended_before_its_parcel_was_sent_is_let_go(self, store: RedisStore) -> None:
+        counter = store.counter(HEAD, Rate.parse("9/h"))
+        await warm(store, counter)
+        ended = asyncio.new_event_loop()
+        ended.close()
+        counter._open[ended] = cast(Parcel, "left behind")
+        assert [used(one) for one in await asyncio.gather(*(counter.atake("u", 1, NOW) for _ in range(3)))] == [0, 1, 2]
+        assert counter._open == {}
+        await store.aclose()
 
     async def test_loops_at_the_same_time_do_not_share_a_command(self, store: RedisStore) -> None:
         counter = store.counter(HEAD, Rate.parse("1000/h"))
