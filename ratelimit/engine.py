@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from time import time_ns
 from types import MappingProxyType
@@ -16,25 +17,20 @@ from ratelimit.decision import Decision, taken
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import Identity
 from ratelimit.joint import JointQuota, PreparedJoint
-from ratelimit.meant import Matching, matching
 from ratelimit.multiplier import Multiplier
 from ratelimit.outcome import TAKE
 from ratelimit.plan import Call, Clock, Cost, RuleLike, check_cost
-from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, prepare
+from ratelimit.prepared import Prepared
 from ratelimit.quota import Quota
 from ratelimit.rates import MAX_LIMIT
 from ratelimit.reservation import Reservation
-from ratelimit.rules import Policy, Rule
 from ratelimit.settings import Settings
+from ratelimit.shelf import Shelf
 from ratelimit.stores.base import Store
 from ratelimit.tiers import Tiers, default_tiers
 
 _ONE: Final = 1
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-
-Known = dict[object, Prepared | PreparedJoint | None]
-Ready = tuple[Known, Prepared | PreparedJoint | None]
-"""A rule as a limiter prepared it, beside what else it knew then; None for one of which nothing is ever at hand."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -61,9 +57,9 @@ class Limiter(Asking):
     ) -> None:
         super().__init__(store, settings, clock, tiers, multiplier)
         self._wall = clock is system_clock  # the same, without a call
-        self.known: Known = {}  # what is prepared, by rule and group; another one after a change of settings
-        self._matching: dict[object, Matching | None] = {}
-        self._leases: Leases = {}
+        self.shelf = self._empty_shelf()
+        self._known = self.shelf.known  # the same, a step nearer
+        self._changing = threading.Lock()
         if settings is None:
             self._watch = settings_module.Watch(self.settings_changed)
             settings_module.warn_of_unknown(os.environ)
@@ -94,12 +90,12 @@ class Limiter(Asking):
         if group is not None:
             place = place, group
         try:
-            prepared = self.known[place]
+            prepared = self._known[place]
         except KeyError:
-            prepared = self._prepare(place, rule, group)
+            prepared = self.shelf.prepared(rule, group, self)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
-                quota: Quota | JointQuota = prepared.plain
+                quota: Quota | JointQuota = prepared.untiered
                 caller: Any = identity
             else:
                 quota, caller = prepared.of(identity, key)
@@ -123,7 +119,7 @@ class Limiter(Asking):
                 events.denied(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
-        meant = self._meant(call, protocol)
+        meant = self.shelf.meant(call, protocol, self)
         if meant is not None:
             return self.check(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
         return self._check([call], protocol)
@@ -144,12 +140,12 @@ class Limiter(Asking):
         if group is not None:
             place = place, group
         try:
-            prepared = self.known[place]
+            prepared = self._known[place]
         except KeyError:
-            prepared = self._prepare(place, rule, group)
+            prepared = self.shelf.prepared(rule, group, self)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
-                quota: Quota | JointQuota = prepared.plain
+                quota: Quota | JointQuota = prepared.untiered
                 caller: Any = identity
             else:
                 quota, caller = prepared.of(identity, key)
@@ -173,7 +169,7 @@ class Limiter(Asking):
                 events.denied(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
-        meant = self._meant(call, protocol)
+        meant = self.shelf.meant(call, protocol, self)
         if meant is not None:
             return await self.acheck(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
         return await self._acheck([call], protocol)
@@ -271,15 +267,12 @@ class Limiter(Asking):
         if rule is None:
             caller = _caller(identity, key)
             self.store.clear_caller(self.settings.key_prefix, caller)
-            self.forget_denials([caller])
-            self._drop_leases(caller)
+            self.shelf.forget_caller(caller)
         else:
             charges = self._clearing(Call(rule, identity, group, 1, key, attributes))
             if charges:
                 self.store.clear(charges, self._clock())
-                self.forget_denials(charge.caller for charge in charges)
-                for charge in charges:
-                    self._drop_leases(charge.caller, charge.head)
+                self.shelf.forget(charges)
 
     async def aclear(
         self,
@@ -294,72 +287,33 @@ class Limiter(Asking):
         if rule is None:
             caller = _caller(identity, key)
             await self.store.aclear_caller(self.settings.key_prefix, caller)
-            self.forget_denials([caller])
-            self._drop_leases(caller)
+            self.shelf.forget_caller(caller)
         else:
             charges = self._clearing(Call(rule, identity, group, 1, key, attributes))
             if charges:
                 await self.store.aclear(charges, self._clock())
-                self.forget_denials(charge.caller for charge in charges)
-                for charge in charges:
-                    self._drop_leases(charge.caller, charge.head)
+                self.shelf.forget(charges)
 
     def forget_denials(self, callers: Iterable[str]) -> None:
         """Has the next checks of these callers ask the store, whatever it denied them before."""
-        for caller in set(callers):
-            for prepared in list(self.known.values()):
-                if prepared is not None:
-                    prepared.forget_denials(caller)
+        self.shelf.forget_denials(callers)
 
-    def _drop_leases(self, caller: str, head: str | None = None) -> None:
-        """What is in hand for the caller was counted under keys that are gone; with a head, under that one."""
-        for (place, *_), leased in list(self._leases.items()):
-            if head is None or place == head:
-                leased.hands.drop(caller)
-
-    def ready(self, rule: RuleLike, group: str | None) -> Ready:
-        """A rule that can `decide` what takes no trip; to be looked up again when `known` is another one, as after a change of
-        settings."""
-        known = self.known
-        place: object = rule if type(rule) is str else id(rule)
-        if group is not None:
-            place = place, group
+    def prepared(self, rule: RuleLike, group: str | None) -> Prepared | PreparedJoint | None:
+        """The rule as it can `decide` what takes no trip, until `shelf` is another one; None if all has to be asked for."""
         own: Any = type(self)
         if own.check is not Limiter.check or own.acheck is not Limiter.acheck:  # a subclass wants to be asked itself
-            return known, None
-        found = self._prepare(place, rule, group)
-        return known, found if found is not None and found.plain.decide is not None else None
+            return None
+        found = self.shelf.prepared(rule, group, self)
+        return found if found is not None and found.untiered.decide is not None else None
 
     def settings_changed(self) -> None:
         """Forgets what follows from the settings."""
-        self._leases = {}
-        self._matching = {}
-        self.known = {}
+        with self._changing:  # two at once would leave one's shelf with the other's rules
+            self.shelf = self._empty_shelf()
+            self._known = self.shelf.known
 
-    def _prepare(self, place: object, rule: RuleLike, group: str | None) -> Prepared | PreparedJoint | None:
-        """What can be found out before a check, if `rule` is one that can be prepared; kept at `place` for the next one."""
-        known, leases = self.known, self._leases  # before the settings are looked up: a change begins new ones
-        if place not in known:
-            if len(known) >= MAX_PREPARED:
-                known = self.known = {}
-            known[place] = prepare(
-                rule, group, self.settings, self.store, self._planner, leases, None if self._wall else self._clock
-            )
-        return known[place]
-
-    def _meant(self, call: Call, protocol: str) -> Rule | Policy | None:
-        """The rules that mean the call, if that has to be found out, and if they are prepared."""
-        rule, known = call.rule, self._matching  # before the settings, as above
-        place = rule if type(rule) is str else id(rule)
-        if place not in known:
-            if len(known) >= MAX_PREPARED:
-                known = self._matching = {}
-            known[place] = matching(rule, self._planner.named(rule, self.settings))
-        found = known[place]
-        if found is None or call.group is not None or not isinstance(call.identity, (str, Identity)):
-            return None
-        meant = found.meant(call, protocol)
-        return None if meant is None or self._prepare(id(meant), meant, None) is None else meant
+    def _empty_shelf(self) -> Shelf:
+        return Shelf(self._planner, None if self._wall else self._clock)
 
     def _check(self, calls: Sequence[Call], protocol: str) -> Decision:
         return self._asked(self.plan(calls, protocol), TAKE, protocol, self._clock())

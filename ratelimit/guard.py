@@ -10,13 +10,16 @@ from typing import Any, Final
 from ratelimit import events
 from ratelimit.categories import Category
 from ratelimit.decision import Decision
-from ratelimit.engine import Limiter, Ready
+from ratelimit.engine import Limiter
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import STRATEGIES, Identity, unknown_strategy
+from ratelimit.joint import PreparedJoint
 from ratelimit.plan import Call, RuleLike, check_cost, kept_rule
+from ratelimit.prepared import Prepared
 from ratelimit.process import get_limiter
 from ratelimit.rates import Rate
 from ratelimit.rules import Policy, Rule, read_rate
+from ratelimit.shelf import Shelf
 
 Attributes = Mapping[str, Any] | Callable[..., Mapping[str, Any]]
 """Facts of a call for rules to match and count by, or a callable that gives them."""
@@ -46,7 +49,7 @@ class Guard:
 
     __slots__ = (
         "_limiter",
-        "_ready",
+        "_prepared",
         "attributes",
         "cost",
         "facts",
@@ -100,7 +103,7 @@ class Guard:
         self.protocol = protocol
         self._limiter = limiter
         self.plain = self._without_questions()
-        self._ready: Ready = {}, None
+        self._prepared: tuple[Shelf | None, Prepared | PreparedJoint | None] = None, None
 
     def placed(self, group: str | None, protocol: str) -> Guard:
         """The same limit at another place: counted in `group`, told of as `protocol`."""
@@ -130,9 +133,9 @@ class Guard:
         """The decision on one call if that takes no round trip: of a plain limit that is counted in memory, or has units in
         hand. None: `check` has to be asked, as always where the place says the group, or the cost is 0."""
         limiter = self._limiter or get_limiter()
-        known, prepared = self._ready
-        if known is not limiter.known:
-            known, prepared = self._ready = self._prepared(limiter)
+        shelf, prepared = self._prepared
+        if shelf is not limiter.shelf:
+            shelf, prepared = self._prepared = self._prepared_by(limiter)
         if prepared is None:
             return None
         decision = prepared.decide(identity, self.key, self.cost)
@@ -197,11 +200,12 @@ class Guard:
             return Call(rule, identity, group, cost, strategy)
         return Call(rule, caller_named(strategy(*args, **kwargs), identity), group, cost)
 
-    def _prepared(self, limiter: Limiter) -> Ready:
+    def _prepared_by(self, limiter: Limiter) -> tuple[Shelf, Prepared | PreparedJoint | None]:
+        shelf = limiter.shelf  # before anything is looked up: a change of settings begins another one
         if self.plain is None:
-            return limiter.known, None
+            return shelf, None
         rule, _, cost, group = self.plain
-        return limiter.ready(rule, group) if group != "" and cost else (limiter.known, None)
+        return shelf, limiter.prepared(rule, group) if group != "" and cost else None
 
     def _without_questions(self) -> tuple[Category | Rate, str, int, str | None] | None:
         rule = self.rule if self.rate is None else self.rate

@@ -116,7 +116,7 @@ class JointQuota:
 
 
 class PreparedJoint:
-    """What is counted together, for any caller. `plain` is the quota of a caller without a tier."""
+    """What is counted together, for any caller. `untiered` is the quota of a caller without a tier."""
 
     __slots__ = (
         "_by",
@@ -128,8 +128,8 @@ class PreparedJoint:
         "_prefix",
         "_quotas",
         "_store",
-        "plain",
         "rule",
+        "untiered",
     )
 
     def __init__(
@@ -156,7 +156,7 @@ class PreparedJoint:
             different.index(place) for place, one in zip(places, counted, strict=True) for _ in one.rate.parts
         ]
         self._quotas: dict[object, JointQuota] = {}
-        self.plain = self._made([one.rate for one in counted])
+        self.untiered = self._made([one.rate for one in counted])
 
     # The type is that of `Prepared.of`: what either gives need not be boxed, then, in compiled code.
     def of(self, identity: Identity, strategy: str) -> tuple[Quota | JointQuota, Callers]:
@@ -175,7 +175,7 @@ class PreparedJoint:
     def _quota(self, identity: Identity) -> JointQuota:
         planner = self._planner
         if planner is None:
-            return self.plain
+            return self.untiered
         if not planner.by_tier:
             return self._of(tuple(self._rates(planner, identity)), planner, identity)
         return self._of(tier_of(identity), planner, identity)
@@ -190,7 +190,7 @@ class PreparedJoint:
 
     def forget_denials(self, caller: str) -> None:
         """Has the caller's next check ask the store."""
-        for quota in [self.plain, *self._quotas.values()]:
+        for quota in [self.untiered, *self._quotas.values()]:
             quota.denials.drop(caller)
 
     def _of(self, place: object, planner: Planner, identity: Identity) -> JointQuota:
@@ -240,7 +240,7 @@ def prepare_joint(
     if not planner.scales and any(one.tiered for one in known):
         return None
     prepared = PreparedJoint(rule, known, settings, store, planner, clock)
-    return prepared if prepared.plain.counter is not None else None
+    return prepared if prepared.untiered.counter is not None else None
 
 
 def _counted(found: Category | Rate | Rule, group: str | None, settings: Settings) -> Counted | None:
@@ -250,8 +250,8 @@ def _counted(found: Category | Rate | Rule, group: str | None, settings: Setting
     if isinstance(found, Rate):
         return Counted(group or "default", found, tiered=False)
     source, by = found.rate, found.by
-    plain = (found.action, found.ban_for, found.count_distinct) == ("enforce", (), None) and found.cost > 0
-    if not plain or found.match or callable(source) or any(_of_call(one) for one in by):  # type: ignore[union-attr]
+    preparable = (found.action, found.ban_for, found.count_distinct) == ("enforce", (), None) and found.cost > 0
+    if not preparable or found.match or callable(source) or any(_of_call(one) for one in by):  # type: ignore[union-attr]
         return None
     rate: Any = settings.rate(source) if isinstance(source, Category) else source
     only: Any = by[0] if len(by) == 1 else None  # type: ignore[arg-type, index]

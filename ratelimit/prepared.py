@@ -41,14 +41,14 @@ Leases = dict[tuple[str, Rate, int], "Leased"]
 
 
 class Prepared:
-    """A rule in a group, for any caller. `plain` is the quota of a caller without a tier."""
+    """A rule in a group, for any caller. `untiered` is the quota of a caller without a tier."""
 
-    __slots__ = ("_by", "_clock", "_counter", "_denials_us", "_planner", "_quotas", "_tiers", "plain", "rule")
+    __slots__ = ("_by", "_clock", "_counter", "_denials_us", "_planner", "_quotas", "_tiers", "rule", "untiered")
 
     def __init__(
         self,
         rule: RuleLike,
-        plain: Quota,
+        untiered: Quota,
         by: str | None,
         planner: Planner | None,
         counter: Callable[[Rate], Counter | LocalCounter | Leased | None],
@@ -56,7 +56,7 @@ class Prepared:
         clock: Clock | None,
     ) -> None:
         self.rule = rule  # kept, for it is known by its place in memory
-        self.plain = plain
+        self.untiered = untiered
         self._by = by
         self._clock = clock
         self._planner = planner  # None if the rate is the same for everybody
@@ -76,7 +76,7 @@ class Prepared:
         now_us = time_ns() // 1000 if self._clock is None else self._clock()
         planner = self._planner
         if planner is None:
-            quota = self.plain
+            quota = self.untiered
         else:
             known = self._tiers.get(tier_of(identity))  # nobody's, where more than the tier tells
             quota = self._quota(identity) if known is None else known
@@ -84,33 +84,33 @@ class Prepared:
         return decision
 
     def _quota(self, identity: Identity) -> Quota:
-        plain = self.plain
+        untiered = self.untiered
         if self._planner is None:
-            return plain
+            return untiered
         if not self._planner.by_tier:
-            return self._of(self._planner.scaled(plain.rate, identity))
+            return self._of(self._planner.scaled(untiered.rate, identity))
         tier = tier_of(identity)
         quota = self._tiers.get(tier)
         if quota is None:
-            quota = self._tiers[tier] = self._of(self._planner.scaled(plain.rate, identity))
+            quota = self._tiers[tier] = self._of(self._planner.scaled(untiered.rate, identity))
         return quota
 
     def _of(self, rate: Rate) -> Quota:
-        plain = self.plain
-        if rate is plain.rate:
-            return plain
+        untiered = self.untiered
+        if rate is untiered.rate:
+            return untiered
         quota = self._quotas.get(rate)
         if quota is None:
             if len(self._quotas) >= _MAX_QUOTAS:
                 self._quotas = {}
             counter = self._counter(rate)
             assert counter is not None
-            quota = self._quotas[rate] = type(plain)(plain.name, rate, counter, self._denials_us)
+            quota = self._quotas[rate] = type(untiered)(untiered.name, rate, counter, self._denials_us)
         return quota
 
     def forget_denials(self, caller: str) -> None:
         """Has the caller's next check ask the store."""
-        for quota in [self.plain, *self._quotas.values()]:
+        for quota in [self.untiered, *self._quotas.values()]:
             quota.denials.drop(caller)
 
 
