@@ -1,36 +1,35 @@
-"""The limiter: from a question to a decision, sync and async with everything in common but the call of the store."""
+"""The limiter: from a question to a decision, sync and async with everything in common but the call of the store.
+
+Rules:
+- What was prepared (`shelf.py`) is decided here, with nothing left to find out. All else is asked the general way
+  (`asking.py`), which decides the same.
+- `check` and `acheck` are the same but for one line. What they share is written out in both: calls would cost more than it does.
+"""
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from time import time_ns
-from types import MappingProxyType
 from typing import Any, Final
 
 from ratelimit import events
-from ratelimit import settings as settings_module
-from ratelimit.asking import Asking, system_clock
+from ratelimit.asking import NO_ATTRIBUTES, Asking
 from ratelimit.compiling import mypyc_attr
 from ratelimit.decision import Decision, taken
-from ratelimit.errors import ConfigurationError
+from ratelimit.grounds import system_clock
 from ratelimit.identity import Identity
 from ratelimit.joint import JointQuota, PreparedJoint
 from ratelimit.multiplier import Multiplier
 from ratelimit.outcome import TAKE
-from ratelimit.plan import Call, Clock, Cost, RuleLike, check_cost
+from ratelimit.plan import Call, Clock, Cost, RuleLike
 from ratelimit.prepared import Prepared
 from ratelimit.quota import Quota
 from ratelimit.rates import MAX_LIMIT
-from ratelimit.reservation import Reservation
 from ratelimit.settings import Settings
-from ratelimit.shelf import Shelf
 from ratelimit.stores.base import Store
 from ratelimit.tiers import Tiers, default_tiers
 
 _ONE: Final = 1
-_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -56,13 +55,6 @@ class Limiter(Asking):
         multiplier: Multiplier | None = None,
     ) -> None:
         super().__init__(store, settings, clock, tiers, multiplier)
-        self._wall = clock is system_clock  # the same, without a call
-        self.shelf = self._empty_shelf()
-        self._known = self.shelf.known  # the same, a step nearer
-        self._changing = threading.Lock()
-        if settings is None:
-            self._watch = settings_module.Watch(self.settings_changed)
-            settings_module.warn_of_unknown(os.environ)
 
     def check(
         self,
@@ -72,7 +64,7 @@ class Limiter(Asking):
         key: str = "user_or_ip",
         cost: Cost = 1,
         group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
         protocol: str = "",
     ) -> Decision:
         """Takes `cost` units of `rule` for the caller if they are there, and says so; one round trip, atomic.
@@ -122,7 +114,7 @@ class Limiter(Asking):
         meant = self.shelf.meant(call, protocol, self)
         if meant is not None:
             return self.check(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
-        return self._check([call], protocol)
+        return self._asked(self.plan([call], protocol), TAKE, protocol, self._clock())
 
     async def acheck(
         self,
@@ -132,7 +124,7 @@ class Limiter(Asking):
         key: str = "user_or_ip",
         cost: Cost = 1,
         group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
         protocol: str = "",
     ) -> Decision:
         """`check` for an event loop, which it never blocks."""
@@ -172,83 +164,7 @@ class Limiter(Asking):
         meant = self.shelf.meant(call, protocol, self)
         if meant is not None:
             return await self.acheck(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
-        return await self._acheck([call], protocol)
-
-    def peek(
-        self,
-        rule: RuleLike,
-        identity: Identity | str,
-        *,
-        key: str = "user_or_ip",
-        cost: Cost = 1,
-        group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
-        protocol: str = "",
-    ) -> Decision:
-        """Whether `check` would pass now, and the figures as they are; writes nothing. One round trip."""
-        return self.look(self.plan([Call(rule, identity, group, cost, key, attributes)], protocol), self._clock())
-
-    async def apeek(
-        self,
-        rule: RuleLike,
-        identity: Identity | str,
-        *,
-        key: str = "user_or_ip",
-        cost: Cost = 1,
-        group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
-        protocol: str = "",
-    ) -> Decision:
-        """`peek` for an event loop."""
-        asks = self.plan([Call(rule, identity, group, cost, key, attributes)], protocol)
-        return await self.alook(asks, self._clock())
-
-    def check_many(self, calls: Sequence[Call], *, protocol: str = "") -> Decision:
-        """One decision on several calls: all are taken or, if one does not pass, none. One round trip.
-
-        The decision's figures are those of the call that constrains most. On Redis Cluster there is a round trip for each
-        caller among the calls, and what one refuses is given back to the others.
-        """
-        return self._check(calls, protocol)
-
-    async def acheck_many(self, calls: Sequence[Call], *, protocol: str = "") -> Decision:
-        """`check_many` for an event loop."""
-        return await self._acheck(calls, protocol)
-
-    def reserve(
-        self,
-        rule: RuleLike,
-        identity: Identity | str,
-        *,
-        key: str = "user_or_ip",
-        cost: Cost = 1,
-        group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
-        protocol: str = "",
-    ) -> Reservation:
-        """Takes an estimated `cost`, to be settled when the real one is known. One round trip, and one to settle.
-
-        Look at `.decision` first: nothing was taken when it is a denial. Arguments as in `check`.
-        """
-        reservation = self._reservation(Call(rule, identity, group, cost, key, attributes), protocol)
-        reservation.decision = self._asked(reservation.asks, TAKE, protocol, reservation.taken_us)
-        return reservation
-
-    async def areserve(
-        self,
-        rule: RuleLike,
-        identity: Identity | str,
-        *,
-        key: str = "user_or_ip",
-        cost: Cost = 1,
-        group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
-        protocol: str = "",
-    ) -> Reservation:
-        """`reserve` for an event loop."""
-        reservation = self._reservation(Call(rule, identity, group, cost, key, attributes), protocol)
-        reservation.decision = await self._aasked(reservation.asks, TAKE, protocol, reservation.taken_us)
-        return reservation
+        return await self._aasked(self.plan([call], protocol), TAKE, protocol, self._clock())
 
     def clear(
         self,
@@ -257,7 +173,7 @@ class Limiter(Asking):
         *,
         key: str = "user_or_ip",
         group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
     ) -> None:
         """Forgets what `rule` has counted for the caller, bans too; with None, what any rule has. One round trip for a rule.
 
@@ -281,7 +197,7 @@ class Limiter(Asking):
         *,
         key: str = "user_or_ip",
         group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
     ) -> None:
         """`clear` for an event loop."""
         if rule is None:
@@ -294,10 +210,6 @@ class Limiter(Asking):
                 await self.store.aclear(charges, self._clock())
                 self.shelf.forget(charges)
 
-    def forget_denials(self, callers: Iterable[str]) -> None:
-        """Has the next checks of these callers ask the store, whatever it denied them before."""
-        self.shelf.forget_denials(callers)
-
     def prepared(self, rule: RuleLike, group: str | None) -> Prepared | PreparedJoint | None:
         """The rule as it can `decide` what takes no trip, until `shelf` is another one; None if all has to be asked for."""
         own: Any = type(self)
@@ -305,32 +217,6 @@ class Limiter(Asking):
             return None
         found = self.shelf.prepared(rule, group, self)
         return found if found is not None and found.untiered.decide is not None else None
-
-    def settings_changed(self) -> None:
-        """Forgets what follows from the settings."""
-        with self._changing:  # two at once would leave one's shelf with the other's rules
-            self.shelf = self._empty_shelf()
-            self._known = self.shelf.known
-
-    def _empty_shelf(self) -> Shelf:
-        return Shelf(self._planner, None if self._wall else self._clock)
-
-    def _check(self, calls: Sequence[Call], protocol: str) -> Decision:
-        return self._asked(self.plan(calls, protocol), TAKE, protocol, self._clock())
-
-    async def _acheck(self, calls: Sequence[Call], protocol: str) -> Decision:
-        return await self._aasked(self.plan(calls, protocol), TAKE, protocol, self._clock())
-
-    def _reservation(self, call: Call, protocol: str) -> Reservation:
-        cost = check_cost(call.cost)
-        # Planned for one unit, so that the real cost can be charged at the same weights.
-        units = self.plan([call._replace(cost=1)], protocol)
-        for ask in units:
-            if ask.charge.member is not None:
-                raise ConfigurationError(
-                    f"rule {ask.charge.rule!r} counts different values, which have no cost to reserve; use check"
-                )
-        return Reservation(self, units, cost, self._clock())
 
 
 def _caller(identity: Identity | str, key: str) -> str:

@@ -11,8 +11,8 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from ratelimit.asking import Asking
 from ratelimit.identity import Identity
 from ratelimit.joint import PreparedJoint
 from ratelimit.meant import Matching, matching
@@ -20,6 +20,9 @@ from ratelimit.outcome import Charge
 from ratelimit.plan import Call, Clock, Planner, RuleLike
 from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, prepare
 from ratelimit.rules import Policy, Rule
+
+if TYPE_CHECKING:
+    from ratelimit.grounds import Grounds
 
 
 class Shelf:
@@ -35,24 +38,24 @@ class Shelf:
         self._matching: dict[object, Matching | None] = {}
         self._leases: Leases = {}
 
-    def prepared(self, rule: RuleLike, group: str | None, asking: Asking) -> Prepared | PreparedJoint | None:
+    def prepared(self, rule: RuleLike, group: str | None, grounds: Grounds) -> Prepared | PreparedJoint | None:
         """What can be found out of `rule` in `group` before a check; None if it has to go the general way."""
         place, known = place_of(rule, group), self.known
         found = known.get(place)
         if found is None and place not in known:
-            found = prepare(rule, group, asking.settings, asking.store, self._planner, self._leases, self._clock)
+            found = prepare(rule, group, grounds.settings, grounds.store, self._planner, self._leases, self._clock)
             if len(known) >= MAX_PREPARED:
                 known.clear()
             known[place] = found
         return found
 
-    def meant(self, call: Call, protocol: str, asking: Asking) -> Rule | Policy | None:
+    def meant(self, call: Call, protocol: str, grounds: Grounds) -> Rule | Policy | None:
         """The rules that mean the call, if that has to be found out, and if they are prepared."""
-        found = self._matched(call.rule, asking)
+        found = self._matched(call.rule, grounds)
         if found is None or call.group is not None or not isinstance(call.identity, (str, Identity)):
             return None
         meant = found.meant(call, protocol)
-        return None if meant is None or self.prepared(meant, None, asking) is None else meant
+        return None if meant is None or self.prepared(meant, None, grounds) is None else meant
 
     def forget(self, charges: Sequence[Charge]) -> None:
         """Has the next checks ask the store for what was counted by `charges`."""
@@ -78,11 +81,11 @@ class Shelf:
             if head is None or place == head:
                 leased.hands.drop(caller)
 
-    def _matched(self, rule: RuleLike, asking: Asking) -> Matching | None:
+    def _matched(self, rule: RuleLike, grounds: Grounds) -> Matching | None:
         place, known = place_of(rule, None), self._matching
         found = known.get(place)
         if found is None and place not in known:
-            found = matching(rule, self._planner.named(rule, asking.settings))
+            found = matching(rule, self._planner.named(rule, grounds.settings))
             if len(known) >= MAX_PREPARED:
                 known.clear()
             known[place] = found
