@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from ratelimit import ConfigurationError, Identity, Limiter, MemoryStore, Policy, Rate, RateLimits, Rule, settings
-from ratelimit import guard as module
-from ratelimit.guard import Guard, kept_guard
+from ratelimit import kept as module
+from ratelimit.guard import Guard
+from ratelimit.kept import kept_guard
 from ratelimit.settings import Settings, override
 from ratelimit.testing import FakeClock, isolated
 from tests.core.far import FarStore
