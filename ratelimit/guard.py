@@ -134,8 +134,8 @@ class Guard:
         return None if self.constant is None else identity.key(self.key)
 
     def at_hand(self, identity: Identity) -> Decision | None:
-        """The decision on one call if that takes no round trip: of a constant limit that is counted in memory, or has units
-        in hand. None: `check` has to be asked, as always where the place says the group, or the cost is 0."""
+        """The decision on one call of a constant limit that is counted in memory, where nothing has to be waited for. None:
+        `check` has to be asked, as always where the place says the group, or the cost is 0."""
         limiter = self._limiter or get_limiter()
         shelf, prepared = self._prepared
         if shelf is not limiter.shelf:

@@ -3,7 +3,7 @@ caller or cost takes more than a look.
 
 Rules:
 - Prepared is what is enforced, for every call, without bans and without distinct counting, and does not depend on attributes
-  of the call. Everything else goes the general way (`plan.py`), which decides the same.
+  of the call. Everything else goes the general way (`asking.py`), which decides the same.
 - A denial is known until the longest wait among the rates that refused is over: until then one of them refuses.
 - The rest is as for a single rate (`prepared.py`).
 """

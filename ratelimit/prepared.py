@@ -1,10 +1,10 @@
 """Rules that were looked up, scaled and keyed once, so that the checks after the first have nothing left to find out.
 
 Rules:
-- Only plain rules are prepared here: one rate, enforced, for every call, without bans and without distinct counting. Policies
-  and rules with several rates are prepared in `joint.py`, as far as they can be; everything else goes the general way
-  (`plan.py`), which decides the same.
-- A `Prepared` holds for one limiter, its settings and its store. When settings change, the limiter forgets all it prepared.
+- Only plain rules are prepared here: one rate, enforced, for every call, without bans and without distinct counting. Their
+  charges are the plain ones that stores have short ways for. Policies and rules with several rates are prepared in
+  `joint.py`, as far as they can be; everything else goes the general way (`asking.py`), which decides the same.
+- A `Prepared` holds for one limiter, its settings and its store. When settings change, the limiter begins another `Shelf`.
 - What depends on the caller is not frozen: its tier and its multiplier are looked up in each check. Where an application's
   own tiers may give any rate, nothing can be prepared.
 """
