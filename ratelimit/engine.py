@@ -18,7 +18,8 @@ from ratelimit.compiling import mypyc_attr
 from ratelimit.decision import Decision, taken
 from ratelimit.grounds import system_clock
 from ratelimit.identity import Identity
-from ratelimit.joint import JointQuota, PreparedJoint
+from ratelimit.joint import PreparedJoint
+from ratelimit.joint_quota import JointQuota
 from ratelimit.multiplier import Multiplier
 from ratelimit.outcome import TAKE
 from ratelimit.plan import Call, Clock, Cost, RuleLike

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ratelimit.categories import Category
 from ratelimit.decision import Decision
 from ratelimit.identity import Identity
-from ratelimit.joint import JointQuota, PreparedJoint, prepare_joint
+from ratelimit.joint import PreparedJoint, prepare_joint
+from ratelimit.joint_quota import JointQuota
 from ratelimit.keys import head
 from ratelimit.plan import Clock, Planner, RuleLike, not_a_caller
 from ratelimit.quota import EVERYBODY, CommonQuota, Quota
