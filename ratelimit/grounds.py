@@ -47,7 +47,7 @@ class Grounds:
         self._store = open_store(store) if isinstance(store, str) else store
         self.shelf = self._empty_shelf()
         self._known = self.shelf.known  # a step nearer for checks
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()  # a signal handler may reload the settings in the middle of a change
         _ = self.settings, self.store
 
     def __repr__(self) -> str:
