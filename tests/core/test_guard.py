@@ -313,6 +313,13 @@ async def test_a_limit_without_questions_asks_the_same_as_any_other(
     assert len({(decision.rule, decision.key) for decision in found}) == 1
 
 
+def test_the_key_of_a_limit_without_questions_is_known(limiter: Limiter) -> None:
+    assert Guard("WRITE_HEAVY").known_key(USER) == "user:42"
+    assert Guard(rate="10/m", key="ip").known_key(USER) == "ip:203.0.113.7"
+    assert Guard(rate="10/m", key=lambda: "k").known_key(USER) is None
+    assert Guard(Rule("r", "10/m", by="ip")).known_key(USER) is None
+
+
 class TestAtHand:
     """What takes no trip is decided without a coroutine, and is what `check` decides."""
 
