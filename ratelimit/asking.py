@@ -8,38 +8,34 @@ Rules:
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from time import time_ns
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from ratelimit import events
 from ratelimit import settings as settings_module
 from ratelimit.compiling import mypyc_attr
 from ratelimit.decision import UNLIMITED, Decision, Part, decided
 from ratelimit.errors import ConfigurationError
+from ratelimit.grounds import Grounds
 from ratelimit.identity import Identity
 from ratelimit.multiplier import Multiplier
 from ratelimit.outage import OutageLog, policy_outcomes
 from ratelimit.outcome import LOOK, TAKE, Charge, Outcome
-from ratelimit.plan import Ask, Call, Clock, Planner
+from ratelimit.plan import Ask, Call, Clock, Cost, Planner, RuleLike
 from ratelimit.rates import MAX_LIMIT
-from ratelimit.rules import Policy
+from ratelimit.reservation import Reservation
 from ratelimit.settings import Settings
-from ratelimit.stores import open_store
 from ratelimit.stores.base import Store
 from ratelimit.stores.memory import MemoryStore
 from ratelimit.tiers import Tiers
 
-
-def system_clock() -> int:
-    """The wall clock, on which the processes that share a store agree."""
-    return time_ns() // 1000
+NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Asking:
-    """Plans, asks and decides, with a store and settings that may be looked up each time."""
+class Asking(Grounds):
+    """Plans, asks and decides: what a call is planned for anew, whatever was asked before."""
 
     def __init__(
         self,
@@ -49,52 +45,11 @@ class Asking:
         tiers: Tiers,
         multiplier: Multiplier | None,
     ) -> None:
-        given: Any = clock
-        if type(given()) is not int:
-            raise ConfigurationError(f"clock {clock!r} must give whole microseconds since the epoch, as an int")
-        self._settings = settings
-        self._clock = clock
-        self._planner = Planner(tiers, multiplier)
+        super().__init__(store, settings, clock, Planner(tiers, multiplier))
         self._outage = OutageLog()
         self._local = MemoryStore()  # takes over for rules whose outage policy is "local"
-        self._opened: dict[str, Store] = {}
-        self._opening = threading.Lock()
-        self._store = open_store(store) if isinstance(store, str) else store
-        _ = self.settings, self.store
         self._check_policies()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} on {type(self.store).__name__}>"
-
-    @property
-    def settings(self) -> Settings:
-        """The settings that hold now."""
-        return self._settings or settings_module.current()
-
-    @property
-    def store(self) -> Store:
-        """The store that is used now."""
-        if self._store is not None:
-            return self._store
-        url = self.settings.store
-        return self._opened[url] if url in self._opened else self._open(url)
-
-    @property
-    def policies(self) -> Mapping[str, Policy]:
-        """The policies of the file that the settings name, by name; `check` takes these names too."""
-        return self.settings.policies
-
-    def now(self) -> int:
-        """The limiter's time: microseconds since the epoch."""
-        return self._clock()
-
-    def close(self) -> None:
-        """Closes the store's connections."""
-        self.store.close()
-
-    async def aclose(self) -> None:
-        """Closes the store's connections, those of the running event loop too."""
-        await self.store.aclose()
+        self._follow_settings()
 
     def plan(self, calls: Sequence[Call], protocol: str = "") -> list[Ask]:
         """What a store would be asked on `calls`: a charge for each rate, none where no rule means them. No round trip.
@@ -116,6 +71,82 @@ class Asking:
     async def alook(self, asks: Sequence[Ask], now_us: int) -> Decision:
         """`look` for an event loop."""
         return await self._aasked(asks, LOOK, "", now_us)
+
+    def peek(
+        self,
+        rule: RuleLike,
+        identity: Identity | str,
+        *,
+        key: str = "user_or_ip",
+        cost: Cost = 1,
+        group: str | None = None,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
+        protocol: str = "",
+    ) -> Decision:
+        """Whether `check` would pass now, and the figures as they are; writes nothing. One round trip."""
+        return self.look(self.plan([Call(rule, identity, group, cost, key, attributes)], protocol), self._clock())
+
+    async def apeek(
+        self,
+        rule: RuleLike,
+        identity: Identity | str,
+        *,
+        key: str = "user_or_ip",
+        cost: Cost = 1,
+        group: str | None = None,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
+        protocol: str = "",
+    ) -> Decision:
+        """`peek` for an event loop."""
+        asks = self.plan([Call(rule, identity, group, cost, key, attributes)], protocol)
+        return await self.alook(asks, self._clock())
+
+    def check_many(self, calls: Sequence[Call], *, protocol: str = "") -> Decision:
+        """One decision on several calls: all are taken or, if one does not pass, none. One round trip.
+
+        The decision's figures are those of the call that constrains most. On Redis Cluster there is a round trip for each
+        caller among the calls, and what one refuses is given back to the others.
+        """
+        return self._asked(self.plan(calls, protocol), TAKE, protocol, self._clock())
+
+    async def acheck_many(self, calls: Sequence[Call], *, protocol: str = "") -> Decision:
+        """`check_many` for an event loop."""
+        return await self._aasked(self.plan(calls, protocol), TAKE, protocol, self._clock())
+
+    def reserve(
+        self,
+        rule: RuleLike,
+        identity: Identity | str,
+        *,
+        key: str = "user_or_ip",
+        cost: Cost = 1,
+        group: str | None = None,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
+        protocol: str = "",
+    ) -> Reservation:
+        """Takes an estimated `cost`, to be settled when the real one is known. One round trip, and one to settle.
+
+        Look at `.decision` first: nothing was taken when it is a denial. Arguments as in `check`.
+        """
+        reservation = Reservation.of(self, Call(rule, identity, group, cost, key, attributes), protocol)
+        reservation.decision = self._asked(reservation.asks, TAKE, protocol, reservation.taken_us)
+        return reservation
+
+    async def areserve(
+        self,
+        rule: RuleLike,
+        identity: Identity | str,
+        *,
+        key: str = "user_or_ip",
+        cost: Cost = 1,
+        group: str | None = None,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
+        protocol: str = "",
+    ) -> Reservation:
+        """`reserve` for an event loop."""
+        reservation = Reservation.of(self, Call(rule, identity, group, cost, key, attributes), protocol)
+        reservation.decision = await self._aasked(reservation.asks, TAKE, protocol, reservation.taken_us)
+        return reservation
 
     def unlimited(self, identity: Identity | str) -> Decision:
         """The decision on a call that nothing limits."""
@@ -186,15 +217,6 @@ class Asking:
                 self._clearing(Call(policy, ""))
             except ConfigurationError as error:
                 raise ConfigurationError(f"{settings_module.PREFIX}POLICY_FILE: {name}: {error}") from None
-
-    def _open(self, url: str) -> Store:
-        with self._opening:
-            if url not in self._opened:
-                try:
-                    self._opened[url] = open_store(url)
-                except ConfigurationError as error:
-                    raise ConfigurationError(f"{settings_module.PREFIX}STORE: {error}") from error
-            return self._opened[url]
 
 
 def _decision(asks: Sequence[Ask], outcomes: Sequence[Outcome], degraded: bool = False) -> Decision:

@@ -1,40 +1,36 @@
-"""The limiter: from a question to a decision, sync and async with everything in common but the call of the store."""
+"""The limiter: from a question to a decision, sync and async with everything in common but the call of the store.
+
+Rules:
+- What was prepared (`shelf.py`) is decided here, with nothing left to find out. All else is asked the general way
+  (`asking.py`), which decides the same.
+- `check` and `acheck` are the same but for one line. What they share is written out in both: calls would cost more than it does.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from time import time_ns
-from types import MappingProxyType
 from typing import Any, Final
 
 from ratelimit import events
-from ratelimit import settings as settings_module
-from ratelimit.asking import Asking, system_clock
+from ratelimit.asking import NO_ATTRIBUTES, Asking
 from ratelimit.compiling import mypyc_attr
 from ratelimit.decision import Decision, taken
-from ratelimit.errors import ConfigurationError
+from ratelimit.grounds import system_clock
 from ratelimit.identity import Identity
-from ratelimit.joint import JointQuota, PreparedJoint
-from ratelimit.meant import Matching, matching
+from ratelimit.joint import PreparedJoint
+from ratelimit.joint_quota import JointQuota
 from ratelimit.multiplier import Multiplier
 from ratelimit.outcome import TAKE
-from ratelimit.plan import Call, Clock, Cost, RuleLike, check_cost
-from ratelimit.prepared import MAX_PREPARED, Leases, Prepared, prepare
+from ratelimit.plan import Call, Clock, Cost, RuleLike
+from ratelimit.prepared import Prepared
 from ratelimit.quota import Quota
 from ratelimit.rates import MAX_LIMIT
-from ratelimit.reservation import Reservation
-from ratelimit.rules import Policy, Rule
 from ratelimit.settings import Settings
 from ratelimit.stores.base import Store
 from ratelimit.tiers import Tiers, default_tiers
 
 _ONE: Final = 1
-_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-
-Known = dict[object, Prepared | PreparedJoint | None]
-Ready = tuple[Known, Prepared | PreparedJoint | None]
-"""A rule as a limiter prepared it, beside what else it knew then; None for one of which nothing is ever at hand."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -60,13 +56,6 @@ class Limiter(Asking):
         multiplier: Multiplier | None = None,
     ) -> None:
         super().__init__(store, settings, clock, tiers, multiplier)
-        self._wall = clock is system_clock  # the same, without a call
-        self.known: Known = {}  # what is prepared, by rule and group; another one after a change of settings
-        self._matching: dict[object, Matching | None] = {}
-        self._leases: Leases = {}
-        if settings is None:
-            self._watch = settings_module.Watch(self.settings_changed)
-            settings_module.warn_of_unknown(os.environ)
 
     def check(
         self,
@@ -76,7 +65,7 @@ class Limiter(Asking):
         key: str = "user_or_ip",
         cost: Cost = 1,
         group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
         protocol: str = "",
     ) -> Decision:
         """Takes `cost` units of `rule` for the caller if they are there, and says so; one round trip, atomic.
@@ -94,12 +83,12 @@ class Limiter(Asking):
         if group is not None:
             place = place, group
         try:
-            prepared = self.known[place]
+            prepared = self._known[place]
         except KeyError:
-            prepared = self._prepare(place, rule, group)
+            prepared = self.shelf.prepared(rule, group, self)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
-                quota: Quota | JointQuota = prepared.plain
+                quota: Quota | JointQuota = prepared.untiered
                 caller: Any = identity
             else:
                 quota, caller = prepared.of(identity, key)
@@ -123,10 +112,10 @@ class Limiter(Asking):
                 events.denied(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
-        meant = self._meant(call, protocol)
+        meant = self.shelf.meant(call, protocol, self)
         if meant is not None:
             return self.check(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
-        return self._check([call], protocol)
+        return self._asked(self.plan([call], protocol), TAKE, protocol, self._clock())
 
     async def acheck(
         self,
@@ -136,7 +125,7 @@ class Limiter(Asking):
         key: str = "user_or_ip",
         cost: Cost = 1,
         group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
         protocol: str = "",
     ) -> Decision:
         """`check` for an event loop, which it never blocks."""
@@ -144,12 +133,12 @@ class Limiter(Asking):
         if group is not None:
             place = place, group
         try:
-            prepared = self.known[place]
+            prepared = self._known[place]
         except KeyError:
-            prepared = self._prepare(place, rule, group)
+            prepared = self.shelf.prepared(rule, group, self)
         if prepared is not None and (cost is _ONE or (type(cost) is int and 0 < cost <= MAX_LIMIT)):
             if isinstance(identity, str):
-                quota: Quota | JointQuota = prepared.plain
+                quota: Quota | JointQuota = prepared.untiered
                 caller: Any = identity
             else:
                 quota, caller = prepared.of(identity, key)
@@ -173,86 +162,10 @@ class Limiter(Asking):
                 events.denied(decision, protocol)
             return decision
         call = Call(rule, identity, group, cost, key, attributes)
-        meant = self._meant(call, protocol)
+        meant = self.shelf.meant(call, protocol, self)
         if meant is not None:
             return await self.acheck(meant, identity, cost=cost, attributes=attributes, protocol=protocol)
-        return await self._acheck([call], protocol)
-
-    def peek(
-        self,
-        rule: RuleLike,
-        identity: Identity | str,
-        *,
-        key: str = "user_or_ip",
-        cost: Cost = 1,
-        group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
-        protocol: str = "",
-    ) -> Decision:
-        """Whether `check` would pass now, and the figures as they are; writes nothing. One round trip."""
-        return self.look(self.plan([Call(rule, identity, group, cost, key, attributes)], protocol), self._clock())
-
-    async def apeek(
-        self,
-        rule: RuleLike,
-        identity: Identity | str,
-        *,
-        key: str = "user_or_ip",
-        cost: Cost = 1,
-        group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
-        protocol: str = "",
-    ) -> Decision:
-        """`peek` for an event loop."""
-        asks = self.plan([Call(rule, identity, group, cost, key, attributes)], protocol)
-        return await self.alook(asks, self._clock())
-
-    def check_many(self, calls: Sequence[Call], *, protocol: str = "") -> Decision:
-        """One decision on several calls: all are taken or, if one does not pass, none. One round trip.
-
-        The decision's figures are those of the call that constrains most. On Redis Cluster there is a round trip for each
-        caller among the calls, and what one refuses is given back to the others.
-        """
-        return self._check(calls, protocol)
-
-    async def acheck_many(self, calls: Sequence[Call], *, protocol: str = "") -> Decision:
-        """`check_many` for an event loop."""
-        return await self._acheck(calls, protocol)
-
-    def reserve(
-        self,
-        rule: RuleLike,
-        identity: Identity | str,
-        *,
-        key: str = "user_or_ip",
-        cost: Cost = 1,
-        group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
-        protocol: str = "",
-    ) -> Reservation:
-        """Takes an estimated `cost`, to be settled when the real one is known. One round trip, and one to settle.
-
-        Look at `.decision` first: nothing was taken when it is a denial. Arguments as in `check`.
-        """
-        reservation = self._reservation(Call(rule, identity, group, cost, key, attributes), protocol)
-        reservation.decision = self._asked(reservation.asks, TAKE, protocol, reservation.taken_us)
-        return reservation
-
-    async def areserve(
-        self,
-        rule: RuleLike,
-        identity: Identity | str,
-        *,
-        key: str = "user_or_ip",
-        cost: Cost = 1,
-        group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
-        protocol: str = "",
-    ) -> Reservation:
-        """`reserve` for an event loop."""
-        reservation = self._reservation(Call(rule, identity, group, cost, key, attributes), protocol)
-        reservation.decision = await self._aasked(reservation.asks, TAKE, protocol, reservation.taken_us)
-        return reservation
+        return await self._aasked(self.plan([call], protocol), TAKE, protocol, self._clock())
 
     def clear(
         self,
@@ -261,7 +174,7 @@ class Limiter(Asking):
         *,
         key: str = "user_or_ip",
         group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
     ) -> None:
         """Forgets what `rule` has counted for the caller, bans too; with None, what any rule has. One round trip for a rule.
 
@@ -271,15 +184,12 @@ class Limiter(Asking):
         if rule is None:
             caller = _caller(identity, key)
             self.store.clear_caller(self.settings.key_prefix, caller)
-            self.forget_denials([caller])
-            self._drop_leases(caller)
+            self.shelf.forget_caller(caller)
         else:
             charges = self._clearing(Call(rule, identity, group, 1, key, attributes))
             if charges:
                 self.store.clear(charges, self._clock())
-                self.forget_denials(charge.caller for charge in charges)
-                for charge in charges:
-                    self._drop_leases(charge.caller, charge.head)
+                self.shelf.forget(charges)
 
     async def aclear(
         self,
@@ -288,96 +198,26 @@ class Limiter(Asking):
         *,
         key: str = "user_or_ip",
         group: str | None = None,
-        attributes: Mapping[str, Any] = _NONE,
+        attributes: Mapping[str, Any] = NO_ATTRIBUTES,
     ) -> None:
         """`clear` for an event loop."""
         if rule is None:
             caller = _caller(identity, key)
             await self.store.aclear_caller(self.settings.key_prefix, caller)
-            self.forget_denials([caller])
-            self._drop_leases(caller)
+            self.shelf.forget_caller(caller)
         else:
             charges = self._clearing(Call(rule, identity, group, 1, key, attributes))
             if charges:
                 await self.store.aclear(charges, self._clock())
-                self.forget_denials(charge.caller for charge in charges)
-                for charge in charges:
-                    self._drop_leases(charge.caller, charge.head)
+                self.shelf.forget(charges)
 
-    def forget_denials(self, callers: Iterable[str]) -> None:
-        """Has the next checks of these callers ask the store, whatever it denied them before."""
-        now_us = self._clock()
-        for caller in set(callers):
-            for prepared in list(self.known.values()):
-                if prepared is not None:
-                    prepared.forget_denials(caller, now_us)
-
-    def _drop_leases(self, caller: str, head: str | None = None) -> None:
-        """What is in hand for the caller was counted under keys that are gone; with a head, under that one."""
-        for (place, *_), leased in list(self._leases.items()):
-            if head is None or place == head:
-                leased.hands.drop(caller)
-
-    def ready(self, rule: RuleLike, group: str | None) -> Ready:
-        """A rule that can `decide` what takes no trip; to be looked up again when `known` is another one, as after a change of
-        settings."""
-        known = self.known
-        place: object = rule if type(rule) is str else id(rule)
-        if group is not None:
-            place = place, group
+    def prepared(self, rule: RuleLike, group: str | None) -> Prepared | PreparedJoint | None:
+        """The rule as it can `decide` what takes no trip, until `shelf` is another one; None if all has to be asked for."""
         own: Any = type(self)
         if own.check is not Limiter.check or own.acheck is not Limiter.acheck:  # a subclass wants to be asked itself
-            return known, None
-        found = self._prepare(place, rule, group)
-        return known, found if found is not None and found.plain.decide is not None else None
-
-    def settings_changed(self) -> None:
-        """Forgets what follows from the settings."""
-        self._leases = {}
-        self._matching = {}
-        self.known = {}
-
-    def _prepare(self, place: object, rule: RuleLike, group: str | None) -> Prepared | PreparedJoint | None:
-        """What can be found out before a check, if `rule` is one that can be prepared; kept at `place` for the next one."""
-        known, leases = self.known, self._leases  # before the settings are looked up: a change begins new ones
-        if place not in known:
-            if len(known) >= MAX_PREPARED:
-                known = self.known = {}
-            known[place] = prepare(
-                rule, group, self.settings, self.store, self._planner, leases, None if self._wall else self._clock
-            )
-        return known[place]
-
-    def _meant(self, call: Call, protocol: str) -> Rule | Policy | None:
-        """The rules that mean the call, if that has to be found out, and if they are prepared."""
-        rule, known = call.rule, self._matching  # before the settings, as above
-        place = rule if type(rule) is str else id(rule)
-        if place not in known:
-            if len(known) >= MAX_PREPARED:
-                known = self._matching = {}
-            known[place] = matching(rule, self._planner.named(rule, self.settings))
-        found = known[place]
-        if found is None or call.group is not None or not isinstance(call.identity, (str, Identity)):
             return None
-        meant = found.meant(call, protocol)
-        return None if meant is None or self._prepare(id(meant), meant, None) is None else meant
-
-    def _check(self, calls: Sequence[Call], protocol: str) -> Decision:
-        return self._asked(self.plan(calls, protocol), TAKE, protocol, self._clock())
-
-    async def _acheck(self, calls: Sequence[Call], protocol: str) -> Decision:
-        return await self._aasked(self.plan(calls, protocol), TAKE, protocol, self._clock())
-
-    def _reservation(self, call: Call, protocol: str) -> Reservation:
-        cost = check_cost(call.cost)
-        # Planned for one unit, so that the real cost can be charged at the same weights.
-        units = self.plan([call._replace(cost=1)], protocol)
-        for ask in units:
-            if ask.charge.member is not None:
-                raise ConfigurationError(
-                    f"rule {ask.charge.rule!r} counts different values, which have no cost to reserve; use check"
-                )
-        return Reservation(self, units, cost, self._clock())
+        found = self.shelf.prepared(rule, group, self)
+        return found if found is not None and found.untiered.decide is not None else None
 
 
 def _caller(identity: Identity | str, key: str) -> str:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
 from ratelimit import events
 from ratelimit.categories import Category
 from ratelimit.decision import Decision
-from ratelimit.engine import Limiter, Ready
+from ratelimit.engine import Limiter
 from ratelimit.errors import ConfigurationError
 from ratelimit.identity import STRATEGIES, Identity, unknown_strategy
+from ratelimit.joint import PreparedJoint
 from ratelimit.plan import Call, RuleLike, check_cost, kept_rule
+from ratelimit.prepared import Prepared
 from ratelimit.process import get_limiter
 from ratelimit.rates import Rate
 from ratelimit.rules import Policy, Rule, read_rate
+from ratelimit.shelf import Shelf
 
 Attributes = Mapping[str, Any] | Callable[..., Mapping[str, Any]]
 """Facts of a call for rules to match and count by, or a callable that gives them."""
@@ -41,18 +43,19 @@ class Guard:
     Raises `ConfigurationError` for anything of this that cannot be used, when the guard is made; the name of a policy is
     looked up at each check.
 
-    `plain` are rule, key, cost and group (`""`: the place's) of a limit that asks nobody at a call; None for others.
+    `constant` are rule, key, cost and group of a limit that asks nobody at a call, None for others; the group is `""` where
+    the place says it.
     """
 
     __slots__ = (
         "_limiter",
-        "_ready",
+        "_prepared",
         "attributes",
+        "constant",
         "cost",
         "facts",
         "group",
         "key",
-        "plain",
         "protocol",
         "rate",
         "rule",
@@ -99,8 +102,8 @@ class Guard:
         self.facts = facts
         self.protocol = protocol
         self._limiter = limiter
-        self.plain = self._without_questions()
-        self._ready: Ready = {}, None
+        self.constant = self._constant()
+        self._prepared: tuple[Shelf | None, Prepared | PreparedJoint | None] = None, None
 
     def placed(self, group: str | None, protocol: str) -> Guard:
         """The same limit at another place: counted in `group`, told of as `protocol`."""
@@ -126,13 +129,17 @@ class Guard:
         """Whether it is a rate, with a budget of its own: in `group`, else where its place says."""
         return self.rate is not None or isinstance(self.rule, Rate)
 
+    def known_key(self, identity: Identity) -> str | None:
+        """The key that a constant limit counts by, which is known without working figures out; None of others."""
+        return None if self.constant is None else identity.key(self.key)
+
     def at_hand(self, identity: Identity) -> Decision | None:
-        """The decision on one call if that takes no round trip: of a plain limit that is counted in memory, or has units in
-        hand. None: `check` has to be asked, as always where the place says the group, or the cost is 0."""
+        """The decision on one call of a constant limit that is counted in memory, where nothing has to be waited for. None:
+        `check` has to be asked, as always where the place says the group, or the cost is 0."""
         limiter = self._limiter or get_limiter()
-        known, prepared = self._ready
-        if known is not limiter.known:
-            known, prepared = self._ready = self._prepared(limiter)
+        shelf, prepared = self._prepared
+        if shelf is not limiter.shelf:
+            shelf, prepared = self._prepared = self._prepared_by(limiter)
         if prepared is None:
             return None
         decision = prepared.decide(identity, self.key, self.cost)
@@ -143,8 +150,8 @@ class Guard:
     def check(self, identity: Identity, default_group: str, /, *args: Any, **kwargs: Any) -> Decision:
         """The limiter's decision on one call; one round trip."""
         limiter = self._limiter or get_limiter()
-        if self.plain is not None:
-            rule, key, cost, group = self.plain
+        if self.constant is not None:
+            rule, key, cost, group = self.constant
             group = default_group if group == "" else group
             return limiter.check(rule, identity, key=key, cost=cost, group=group, protocol=self.protocol)
         call = self.call(identity, default_group, *args, **kwargs)
@@ -159,8 +166,8 @@ class Guard:
     async def acheck(self, identity: Identity, default_group: str, /, *args: Any, **kwargs: Any) -> Decision:
         """`check` for an event loop."""
         limiter = self._limiter or get_limiter()
-        if self.plain is not None:
-            rule, key, cost, group = self.plain
+        if self.constant is not None:
+            rule, key, cost, group = self.constant
             group = default_group if group == "" else group
             return await limiter.acheck(rule, identity, key=key, cost=cost, group=group, protocol=self.protocol)
         call = self.call(identity, default_group, *args, **kwargs)
@@ -197,13 +204,14 @@ class Guard:
             return Call(rule, identity, group, cost, strategy)
         return Call(rule, caller_named(strategy(*args, **kwargs), identity), group, cost)
 
-    def _prepared(self, limiter: Limiter) -> Ready:
-        if self.plain is None:
-            return limiter.known, None
-        rule, _, cost, group = self.plain
-        return limiter.ready(rule, group) if group != "" and cost else (limiter.known, None)
+    def _prepared_by(self, limiter: Limiter) -> tuple[Shelf, Prepared | PreparedJoint | None]:
+        shelf = limiter.shelf  # before anything is looked up: a change of settings begins another one
+        if self.constant is None:
+            return shelf, None
+        rule, _, cost, group = self.constant
+        return shelf, limiter.prepared(rule, group) if group != "" and cost else None
 
-    def _without_questions(self) -> tuple[Category | Rate, str, int, str | None] | None:
+    def _constant(self) -> tuple[Category | Rate, str, int, str | None] | None:
         rule = self.rule if self.rate is None else self.rate
         key, cost = self.key, self.cost
         if not isinstance(rule, (Category, Rate)) or callable(key) or callable(cost) or self.attributes is not None:
@@ -216,47 +224,6 @@ class Guard:
             name = rule if isinstance(rule, str) else ", ".join(one.name for one in Policy(rule))
             raise ConfigurationError(f"key={self.key!r} has no effect on {name!r}, whose rules say by=; leave it out")
         return rule
-
-
-def kept_guard(
-    rule: Any,
-    *,
-    rate: Any,
-    key: Any,
-    group: str | None = None,
-    cost: Any,
-    attributes: Any,
-    facts: Callable[..., Mapping[str, Any]],
-    protocol: str,
-    limiter: Limiter | None,
-) -> Guard:
-    """A guard for a place that is told its limit anew at every call: the same one for the same words.
-
-    A callable, a rule and a limiter may be of that call alone: a guard with one is not kept.
-    """
-    words = rule, rate, key, group, cost
-    if limiter is None and attributes is None and _WORDS.issuperset(map(type, words)):
-        return _kept(*words, facts, protocol)
-    return Guard(
-        rule,
-        rate=rate,
-        key=key,
-        group=group,
-        cost=cost,
-        attributes=attributes,
-        facts=facts,
-        protocol=protocol,
-        limiter=limiter,
-    )
-
-
-_WORDS: Final = frozenset({type(None), str, int, Rate, Category})
-"""No bool: True equals 1, and is no cost."""
-
-
-@lru_cache(maxsize=256)
-def _kept(rule: Any, rate: Any, key: Any, group: Any, cost: Any, facts: Any, protocol: str) -> Guard:
-    return Guard(rule, rate=rate, key=key, group=group, cost=cost, facts=facts, protocol=protocol)
 
 
 def caller_named(found: object, identity: Identity) -> Identity:

@@ -3,33 +3,30 @@ caller or cost takes more than a look.
 
 Rules:
 - Prepared is what is enforced, for every call, without bans and without distinct counting, and does not depend on attributes
-  of the call. Everything else goes the general way (`plan.py`), which decides the same.
-- A denial is known until the longest wait among the rates that refused is over: until then one of them refuses.
+  of the call. Everything else goes the general way (`asking.py`), which decides the same.
 - The rest is as for a single rate (`prepared.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import time_ns
 from types import MappingProxyType
 from typing import Any, Final
 
-from ratelimit.algorithms.base import BY_NAME
 from ratelimit.categories import Category
-from ratelimit.decision import Decision, Part, strictest
-from ratelimit.denials import Denials, NamedDenials
-from ratelimit.errors import ConfigurationError
+from ratelimit.decision import Decision
 from ratelimit.identity import Identity
+from ratelimit.joint_quota import JointQuota
 from ratelimit.keys import further_head, head
 from ratelimit.plan import Clock, Planner, RuleLike, not_a_caller
 from ratelimit.quota import Quota
-from ratelimit.rates import MAX_LIMIT, Rate
+from ratelimit.rates import Rate
 from ratelimit.rules import PLAIN_BY, Policy, Rule
 from ratelimit.settings import Settings
-from ratelimit.stores.base import Callers, JointCounter, LocalJointCounter, Share, Store, Taken
+from ratelimit.stores.base import Callers, Share, Store
 from ratelimit.tiers import tier_of
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -48,83 +45,8 @@ class Counted:
     weight: int = 1
 
 
-class JointQuota:
-    """Several rates: what a caller of one tier has. `named` gives the callers of a text that names one, where they are not just
-    that text; `counter` is None if the store has none."""
-
-    __slots__ = ("_most", "_named", "_parts", "atake", "counter", "decide", "denials", "take")
-
-    def __init__(
-        self,
-        counter: JointCounter | LocalJointCounter | None,
-        names: Sequence[str],
-        shares: Sequence[Share],
-        named: Callable[[str], Callers] | None,
-        denials_us: int = 0,
-    ) -> None:
-        self.denials = Denials(denials_us) if named is None else NamedDenials(denials_us, named)
-        self.decide: Any = self._decide if hasattr(counter, "decide") else None
-        self.counter: Any = counter
-        self._parts = [(name, share.rate, share.weight) for name, share in zip(names, shares, strict=True)]
-        self._most = MAX_LIMIT // max(share.weight for share in shares)
-        self._named = named
-        self.take: Any = self._take
-        self.atake: Any = self._atake
-        if named is None and self._most == MAX_LIMIT:  # there is nothing to look at before
-            self.take, self.atake = getattr(counter, "take", None), getattr(counter, "atake", None)
-
-    def _decide(self, asked: JointQuota, callers: Callers, cost: int, now_us: int) -> Decision:
-        decision: Decision = self.counter.decide(self, self._callers(callers, cost), cost, now_us)
-        return decision
-
-    def _take(self, callers: Callers, cost: int, now_us: int) -> Taken:
-        """See `JointCounter.take`."""
-        found: Taken = self.counter.take(self._callers(callers, cost), cost, now_us)
-        return found
-
-    async def _atake(self, callers: Callers, cost: int, now_us: int) -> Taken:
-        """See `JointCounter.atake`."""
-        found: Taken = await self.counter.atake(self._callers(callers, cost), cost, now_us)
-        return found
-
-    def parts(self, callers: Callers, cost: int, taken: Taken) -> list[Part]:
-        """The figures of what was taken; of a call that was refused, those that it found."""
-        every, found, at_us = taken
-        callers = self._callers(callers, cost)
-        each = (callers,) * len(self._parts) if isinstance(callers, str) else callers
-        parts = []
-        for (name, rate, weight), caller, (_, state, us) in zip(
-            self._parts, each, self.counter.each(found, at_us), strict=True
-        ):
-            algorithm, needed = BY_NAME[rate.algorithm], cost * weight
-            if not every:  # it may have been a while since the denial, and of a lower cost
-                state = algorithm.current(state, rate, us)
-                if algorithm.passes(state, rate, needed, us):
-                    needed = 0
-            parts.append(Part(name, rate, algorithm.outcome(state, rate, needed, us, every), caller))
-        return parts
-
-    def figures(self, cost: int, found: Any, at_us: int) -> None:
-        """See `Asked.figures`: which rate they are of takes all parts to tell."""
-
-    def heed(self, callers: Callers, cost: int, now_us: int, taken: Taken) -> None:
-        """See `Quota.heed`."""
-        if taken[0]:
-            if self.denials.known:
-                self.denials.passed(callers)
-        else:
-            wait_us = strictest(self.parts(callers, cost, taken)).outcome.retry_after_us
-            self.denials.put(callers, cost, now_us, taken, wait_us)
-
-    def _callers(self, callers: Callers, cost: int) -> Callers:
-        if cost > self._most:
-            name, _, weight = next(part for part in self._parts if part[2] * cost > MAX_LIMIT)
-            raise ConfigurationError(f"rule {name!r}: cost {weight} times {cost} is more than {MAX_LIMIT}")
-        return self._named(callers) if self._named is not None and isinstance(callers, str) else callers
-
-
 class PreparedJoint:
-    """What is counted together, for any caller. `plain` is the quota of a caller without a tier."""
+    """What is counted together, for any caller. `untiered` is the quota of a caller without a tier."""
 
     __slots__ = (
         "_by",
@@ -136,8 +58,8 @@ class PreparedJoint:
         "_prefix",
         "_quotas",
         "_store",
-        "plain",
         "rule",
+        "untiered",
     )
 
     def __init__(
@@ -164,7 +86,7 @@ class PreparedJoint:
             different.index(place) for place, one in zip(places, counted, strict=True) for _ in one.rate.parts
         ]
         self._quotas: dict[object, JointQuota] = {}
-        self.plain = self._made([one.rate for one in counted])
+        self.untiered = self._made([one.rate for one in counted])
 
     # The type is that of `Prepared.of`: what either gives need not be boxed, then, in compiled code.
     def of(self, identity: Identity, strategy: str) -> tuple[Quota | JointQuota, Callers]:
@@ -183,7 +105,7 @@ class PreparedJoint:
     def _quota(self, identity: Identity) -> JointQuota:
         planner = self._planner
         if planner is None:
-            return self.plain
+            return self.untiered
         if not planner.by_tier:
             return self._of(tuple(self._rates(planner, identity)), planner, identity)
         return self._of(tier_of(identity), planner, identity)
@@ -198,7 +120,7 @@ class PreparedJoint:
 
     def forget_denials(self, caller: str, now_us: int) -> None:
         """Has the caller's next check ask the store, whatever one that began before `now_us` is told."""
-        for quota in [self.plain, *self._quotas.values()]:
+        for quota in [self.untiered, *self._quotas.values()]:
             quota.denials.drop(caller, now_us)
 
     def _of(self, place: object, planner: Planner, identity: Identity) -> JointQuota:
@@ -248,7 +170,7 @@ def prepare_joint(
     if not planner.scales and any(one.tiered for one in known):
         return None
     prepared = PreparedJoint(rule, known, settings, store, planner, clock)
-    return prepared if prepared.plain.counter is not None else None
+    return prepared if prepared.untiered.counter is not None else None
 
 
 def _counted(found: Category | Rate | Rule, group: str | None, settings: Settings) -> Counted | None:
@@ -258,8 +180,8 @@ def _counted(found: Category | Rate | Rule, group: str | None, settings: Setting
     if isinstance(found, Rate):
         return Counted(group or "default", found, tiered=False)
     source, by = found.rate, found.by
-    plain = (found.action, found.ban_for, found.count_distinct) == ("enforce", (), None) and found.cost > 0
-    if not plain or found.match or callable(source) or any(_of_call(one) for one in by):  # type: ignore[union-attr]
+    preparable = (found.action, found.ban_for, found.count_distinct) == ("enforce", (), None) and found.cost > 0
+    if not preparable or found.match or callable(source) or any(_of_call(one) for one in by):  # type: ignore[union-attr]
         return None
     rate: Any = settings.rate(source) if isinstance(source, Category) else source
     only: Any = by[0] if len(by) == 1 else None  # type: ignore[arg-type, index]

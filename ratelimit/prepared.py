@@ -1,10 +1,10 @@
 """Rules that were looked up, scaled and keyed once, so that the checks after the first have nothing left to find out.
 
 Rules:
-- Only plain rules are prepared here: one rate, enforced, for every call, without bans and without distinct counting. Policies
-  and rules with several rates are prepared in `joint.py`, as far as they can be; everything else goes the general way
-  (`plan.py`), which decides the same.
-- A `Prepared` holds for one limiter, its settings and its store. When settings change, the limiter forgets all it prepared.
+- Only plain rules are prepared here: one rate, enforced, for every call, without bans and without distinct counting. Their
+  charges are the plain ones that stores have short ways for. Policies and rules with several rates are prepared in
+  `joint.py`, as far as they can be; everything else goes the general way (`asking.py`), which decides the same.
+- A `Prepared` holds for one limiter, its settings and its store. When settings change, the limiter begins another `Shelf`.
 - What depends on the caller is not frozen: its tier and its multiplier are looked up in each check. Where an application's
   own tiers may give any rate, nothing can be prepared.
 """
@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ratelimit.categories import Category
 from ratelimit.decision import Decision
 from ratelimit.identity import Identity
-from ratelimit.joint import JointQuota, PreparedJoint, prepare_joint
+from ratelimit.joint import PreparedJoint, prepare_joint
+from ratelimit.joint_quota import JointQuota
 from ratelimit.keys import head
 from ratelimit.plan import Clock, Planner, RuleLike, not_a_caller
 from ratelimit.quota import EVERYBODY, CommonQuota, Quota
@@ -41,14 +42,14 @@ Leases = dict[tuple[str, Rate, int], "Leased"]
 
 
 class Prepared:
-    """A rule in a group, for any caller. `plain` is the quota of a caller without a tier."""
+    """A rule in a group, for any caller. `untiered` is the quota of a caller without a tier."""
 
-    __slots__ = ("_by", "_clock", "_counter", "_denials_us", "_planner", "_quotas", "_tiers", "plain", "rule")
+    __slots__ = ("_by", "_clock", "_counter", "_denials_us", "_planner", "_quotas", "_tiers", "rule", "untiered")
 
     def __init__(
         self,
         rule: RuleLike,
-        plain: Quota,
+        untiered: Quota,
         by: str | None,
         planner: Planner | None,
         counter: Callable[[Rate], Counter | LocalCounter | Leased | None],
@@ -56,7 +57,7 @@ class Prepared:
         clock: Clock | None,
     ) -> None:
         self.rule = rule  # kept, for it is known by its place in memory
-        self.plain = plain
+        self.untiered = untiered
         self._by = by
         self._clock = clock
         self._planner = planner  # None if the rate is the same for everybody
@@ -76,7 +77,7 @@ class Prepared:
         now_us = time_ns() // 1000 if self._clock is None else self._clock()
         planner = self._planner
         if planner is None:
-            quota = self.plain
+            quota = self.untiered
         else:
             known = self._tiers.get(tier_of(identity))  # nobody's, where more than the tier tells
             quota = self._quota(identity) if known is None else known
@@ -84,33 +85,33 @@ class Prepared:
         return decision
 
     def _quota(self, identity: Identity) -> Quota:
-        plain = self.plain
+        untiered = self.untiered
         if self._planner is None:
-            return plain
+            return untiered
         if not self._planner.by_tier:
-            return self._of(self._planner.scaled(plain.rate, identity))
+            return self._of(self._planner.scaled(untiered.rate, identity))
         tier = tier_of(identity)
         quota = self._tiers.get(tier)
         if quota is None:
-            quota = self._tiers[tier] = self._of(self._planner.scaled(plain.rate, identity))
+            quota = self._tiers[tier] = self._of(self._planner.scaled(untiered.rate, identity))
         return quota
 
     def _of(self, rate: Rate) -> Quota:
-        plain = self.plain
-        if rate is plain.rate:
-            return plain
+        untiered = self.untiered
+        if rate is untiered.rate:
+            return untiered
         quota = self._quotas.get(rate)
         if quota is None:
             if len(self._quotas) >= _MAX_QUOTAS:
                 self._quotas = {}
             counter = self._counter(rate)
             assert counter is not None
-            quota = self._quotas[rate] = type(plain)(plain.name, rate, counter, self._denials_us)
+            quota = self._quotas[rate] = type(untiered)(untiered.name, rate, counter, self._denials_us)
         return quota
 
     def forget_denials(self, caller: str, now_us: int) -> None:
         """Has the caller's next check ask the store, whatever one that began before `now_us` is told."""
-        for quota in [self.plain, *self._quotas.values()]:
+        for quota in [self.untiered, *self._quotas.values()]:
             quota.denials.drop(caller, now_us)
 
 

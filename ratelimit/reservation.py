@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from ratelimit.errors import ConfigurationError
 from ratelimit.keys import encoded
 from ratelimit.outcome import Charge
-from ratelimit.plan import Ask, check_cost
+from ratelimit.plan import Ask, Call, check_cost
 from ratelimit.rates import MAX_LIMIT
 
 if TYPE_CHECKING:
+    from ratelimit.asking import Asking
     from ratelimit.decision import Decision
-    from ratelimit.engine import Limiter
 
 
 logger = logging.getLogger("ratelimit")
@@ -34,13 +34,25 @@ class Reservation:
 
     decision: Decision
 
-    def __init__(self, limiter: Limiter, units: Sequence[Ask], cost: int, taken_us: int) -> None:
+    def __init__(self, limiter: Asking, units: Sequence[Ask], cost: int, taken_us: int) -> None:
         self._limiter = limiter
         self._units = () if limiter.settings.disable else units
         self._cost = cost
         self._unsettled = [True]  # who pops it settles: one step, so that no two threads both do
         self.taken_us = taken_us
         self.asks = [_times(ask, cost) for ask in units]
+
+    @classmethod
+    def of(cls, limiter: Asking, call: Call, protocol: str) -> Reservation:
+        """What `call` is to take. Planned for one unit, so that the real cost can be charged at the same weights."""
+        cost = check_cost(call.cost)
+        units = limiter.plan([call._replace(cost=1)], protocol)
+        for ask in units:
+            if ask.charge.member is not None:
+                raise ConfigurationError(
+                    f"rule {ask.charge.rule!r} counts different values, which have no cost to reserve; use check"
+                )
+        return cls(limiter, units, cost, limiter.now())
 
     def settle(self, actual: int) -> None:
         """Makes the cost `actual` units: more are taken even beyond the limit, fewer are given back. One round trip."""

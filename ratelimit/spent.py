@@ -57,11 +57,11 @@ class _Spending:
 
 
 def note_spent(
-    request: MutableMapping[str, Any], guard: Guard, identity: Identity, decision: Decision, *args: Any
+    request: MutableMapping[str, Any], guard: Guard, identity: Identity, decision: Decision, args: tuple[Any, ...] = ()
 ) -> None:
     """Notes what `guard` spent for a request. What that means is found out if another guard asks, as few do; but what rules
     knew of the call, now: it may change until then. `args` are what the guard's callables were given."""
-    if guard.plain is None:
+    if guard.constant is None:
         if callable(guard.key) or type(guard.cost) is not int:
             return
         identity = _knowing(guard, identity, args)
@@ -75,7 +75,9 @@ def note_spent(
             del known[0]
 
 
-def spent(request: MutableMapping[str, Any], guard: Guard, identity: Identity, *args: Any) -> Decision | None:
+def spent(
+    request: MutableMapping[str, Any], guard: Guard, identity: Identity, args: tuple[Any, ...] = ()
+) -> Decision | None:
     """The decision on what was spent for the request that `guard` is asked about, None if it has yet to count it. Asked
     again, it gives None, unless more was spent."""
     known = request.get(SPENT)

@@ -27,22 +27,24 @@ _SHOWN: Final = "ratelimit.shown"
 class Limit:
     """A guard as connections meet it: counted once on each, and noted there.
 
-    `at_hand` is `Guard.at_hand`: the decision of `ask`, if there is nothing to wait for.
+    `at_hand` is `Guard.at_hand`: the decision of `ask`, if there is nothing to wait for. The middleware, which every request
+    passes, asks and notes by itself what `acheck` would: a coroutine around it would only cost.
     """
 
-    __slots__ = ("_guard", "_place", "_plain", "at_hand")
+    __slots__ = ("_constant", "_guard", "_place", "at_hand")
 
     def __init__(self, guard: Guard, place: str = "") -> None:
         """`place` is where a rate counts that a function gives."""
         self._guard = guard
         self.at_hand = guard.at_hand
         self._place = place
+        constant = guard.constant
         # What can be asked without the place, too.
-        self._plain = None if guard.plain is None or guard.plain[3] == "" else guard.plain
+        self._constant = None if constant is None or constant[3] == "" else constant
 
     async def acheck(self, scope: Scope, identity: Identity, subject: object) -> Decision:
         """The decision on a connection; `subject` is what callables are given."""
-        decision = spent(scope, self._guard, identity, subject) if SPENT in scope else None
+        decision = spent(scope, self._guard, identity, (subject,)) if SPENT in scope else None
         if decision is None:
             at_hand = self.at_hand(identity)
             decision = await self.ask(identity, subject) if at_hand is None else at_hand
@@ -50,16 +52,16 @@ class Limit:
         return decision
 
     def ask(self, identity: Identity, subject: object) -> Awaitable[Decision]:
-        """The limiter's decision, whatever was counted before. To be noted."""
+        """The limiter's decision, whatever was counted before."""
         guard = self._guard
-        if self._plain is None:
+        if self._constant is None:
             return guard.acheck(identity, self._place, subject)
-        rule, key, cost, group = self._plain
+        rule, key, cost, group = self._constant
         return guard.limiter.acheck(rule, identity, key=key, cost=cost, group=group, protocol=guard.protocol)
 
     def check(self, scope: Scope, identity: Identity, subject: object) -> Decision:
         """`acheck` where there is no event loop, or nothing to wait for."""
-        decision = spent(scope, self._guard, identity, subject) if SPENT in scope else None
+        decision = spent(scope, self._guard, identity, (subject,)) if SPENT in scope else None
         if decision is None:
             decision = self._guard.check(identity, self._place, subject)
             self.note(scope, identity, decision, subject)
@@ -67,14 +69,14 @@ class Limit:
 
     def note(self, scope: Scope, identity: Identity, decision: Decision, subject: object) -> None:
         """Has the connection know of what was counted, if anything was."""
-        plain = self._plain
-        if plain is None and not decision.counted:
+        constant = self._constant
+        if constant is None and not decision.counted:
             return
-        note_spent(scope, self._guard, identity, decision, subject)
+        note_spent(scope, self._guard, identity, decision, (subject,))
         earlier = scope.get("limit_decision")
         if earlier is None:
-            # The key that a plain limit counts by is known without working out the figures.
-            scope["limit_key"] = decision.key if plain is None else identity.key(plain[1])
+            # The key that a constant limit counts by is known without working out the figures.
+            scope["limit_key"] = decision.key if constant is None else identity.key(self._guard.key)
         else:
             decision = together((earlier, decision))
             scope["limit_key"] = decision.key

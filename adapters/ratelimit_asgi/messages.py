@@ -17,7 +17,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from ratelimit import Decision, Identity, Limiter
 from ratelimit.asgi import denial_frame, scope_facts
-from ratelimit.guard import Attributes, kept_guard
+from ratelimit.guard import Attributes
+from ratelimit.kept import kept_guard
 from ratelimit.plan import RuleLike
 from ratelimit.wire import may_be_gone
 from ratelimit_asgi.caller import User, aidentify, checked_user

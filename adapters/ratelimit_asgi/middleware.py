@@ -86,8 +86,7 @@ class RateLimitMiddleware:
             identity = await aidentify(user, scope, scope, settings) if user else scope_identity(scope, settings)
             if SPENT in scope:
                 decision = await limit.acheck(scope, identity, scope)
-            else:
-                # Where there is nothing to wait for, a coroutine would only cost.
+            else:  # as `acheck` does
                 at_hand = limit.at_hand(identity)
                 decision = await limit.ask(identity, scope) if at_hand is None else at_hand
                 limit.note(scope, identity, decision, scope)

@@ -16,7 +16,8 @@ from channels.consumer import SyncConsumer
 
 from ratelimit import ConfigurationError, Identity, Limiter
 from ratelimit.asgi import scope_identity
-from ratelimit.guard import Attributes, kept_guard
+from ratelimit.guard import Attributes
+from ratelimit.kept import kept_guard
 from ratelimit.plan import RuleLike
 from ratelimit.websockets import PROTOCOL
 from ratelimit_channels.caller import Consumer, aidentify, facts_of, is_asynchronous, own_group

@@ -65,11 +65,11 @@ class Limit:
         identity = request_identity(request, settings=settings, user=self._needs_user)
         identity, group = self._asked(request, group, identity)
         holder = _standing_for(request)
-        decision = spent(holder, self._guard, identity, group, request) if SPENT in holder else None
+        decision = spent(holder, self._guard, identity, (group, request)) if SPENT in holder else None
         if decision is None:
             decision = self._guard.check(identity, group, group, request)
-            note_spent(holder, self._guard, identity, decision, group, request)
-        return note(request, decision, self._known_key(identity))
+            note_spent(holder, self._guard, identity, decision, (group, request))
+        return note(request, decision, self._guard.known_key(identity))
 
     async def acheck(self, request: HttpRequest, group: str) -> Decision | None:
         """`check` for an event loop."""
@@ -79,11 +79,11 @@ class Limit:
         identity = await arequest_identity(request, settings=settings, user=self._needs_user)
         identity, group = self._asked(request, group, identity)
         holder = _standing_for(request)
-        decision = spent(holder, self._guard, identity, group, request) if SPENT in holder else None
+        decision = spent(holder, self._guard, identity, (group, request)) if SPENT in holder else None
         if decision is None:
             decision = await self._guard.acheck(identity, group, group, request)
-            note_spent(holder, self._guard, identity, decision, group, request)
-        return note(request, decision, self._known_key(identity))
+            note_spent(holder, self._guard, identity, decision, (group, request))
+        return note(request, decision, self._guard.known_key(identity))
 
     def look(self, request: HttpRequest, group: str) -> Decision | None:
         """What `check` would decide, noted on the request; nothing is taken."""
@@ -106,11 +106,6 @@ class Limit:
     def _asked(self, request: HttpRequest, group: str, identity: Identity) -> tuple[Identity, str]:
         """The caller, and where a rate counts, which callables are told, too."""
         return identity if self._value is None else self._value.of(request, identity), self._guard.group or group
-
-    def _known_key(self, identity: Identity) -> str | None:
-        """The key that a plain limit counts by: known without working out the figures."""
-        plain = self._guard.plain
-        return None if plain is None else identity.key(plain[1])
 
 
 def view_limit(

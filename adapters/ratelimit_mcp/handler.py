@@ -8,7 +8,8 @@ from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from ratelimit import ConfigurationError, Decision, Identity, Limiter
-from ratelimit.guard import Attributes, Guard, kept_guard
+from ratelimit.guard import Attributes, Guard
+from ratelimit.kept import kept_guard
 from ratelimit.plan import RuleLike
 from ratelimit.rates import is_rate
 from ratelimit.rules import read_rate

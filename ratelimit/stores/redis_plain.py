@@ -50,7 +50,7 @@ class Keys(dict[str, str]):
 
 
 class Plain(Protocol):
-    """One rate, counted under one head."""
+    """The way to ask for plain charges of one rate under one head."""
 
     @property
     def script(self) -> Script: ...

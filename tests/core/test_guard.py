@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from ratelimit import ConfigurationError, Identity, Limiter, MemoryStore, Policy, Rate, RateLimits, Rule, settings
-from ratelimit import guard as module
-from ratelimit.guard import Guard, kept_guard
+from ratelimit import kept as module
+from ratelimit.guard import Guard
+from ratelimit.kept import kept_guard
 from ratelimit.settings import Settings, override
 from ratelimit.testing import FakeClock, isolated
 from tests.core.far import FarStore
@@ -310,6 +311,13 @@ async def test_a_limit_without_questions_asks_the_same_as_any_other(
     found = [guard.check(USER, "place"), await guard.acheck(USER, "place"), limiter.check_many([call])]
     assert [decision.remaining for decision in found] == [10 - call.cost * times for times in (1, 2, 3)]
     assert len({(decision.rule, decision.key) for decision in found}) == 1
+
+
+def test_the_key_of_a_limit_without_questions_is_known(limiter: Limiter) -> None:
+    assert Guard("WRITE_HEAVY").known_key(USER) == "user:42"
+    assert Guard(rate="10/m", key="ip").known_key(USER) == "ip:203.0.113.7"
+    assert Guard(rate="10/m", key=lambda: "k").known_key(USER) is None
+    assert Guard(Rule("r", "10/m", by="ip")).known_key(USER) is None
 
 
 class TestAtHand:

@@ -187,7 +187,7 @@ def test_many_multipliers_do_not_pile_up(fake_clock: FakeClock) -> None:
     policy = Policy(Rule("a", "100/m", tiered=True), Rule("b", "900/m"))
     for _ in range(300):
         assert limiter.check(policy, ANN)
-    assert len(limiter.known[id(policy)]._quotas) <= 256  # type: ignore[union-attr]
+    assert len(limiter.shelf.known[id(policy)]._quotas) <= 256  # type: ignore[union-attr]
 
 
 def test_tiers_of_an_applications_own_are_asked_in_each_check(fake_clock: FakeClock) -> None:

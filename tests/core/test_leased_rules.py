@@ -92,7 +92,7 @@ def test_a_limiter_has_no_more_of_them_than_of_prepared_rules(
     monkeypatch.setattr(prepared, "MAX_PREPARED", 2)
     for group in ("a", "b", "c"):
         limiter.check(RULE, "u", group=group)
-    assert len(limiter._leases) == 1
+    assert len(limiter.shelf._leases) == 1
     assert store.trips == [10] * 3
 
 
@@ -232,7 +232,7 @@ def test_in_memory_there_is_nothing_to_be_saved(fake_clock: FakeClock) -> None:
     leased = [limiters[0].check(RULE, "u").remaining for _ in range(3)]
     plain = [limiters[1].check(Rate.parse("100/m"), "u").remaining for _ in range(3)]
     assert leased == plain == [99, 98, 97]
-    assert limiters[0]._leases == {}
+    assert limiters[0].shelf._leases == {}
 
 
 def test_a_category_may_have_a_limit_below_the_lease(limiter: Limiter, store: FarStore) -> None:

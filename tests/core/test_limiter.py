@@ -19,7 +19,7 @@ from ratelimit import (
     set_limiter,
     settings,
 )
-from ratelimit.asking import system_clock
+from ratelimit.grounds import system_clock
 from ratelimit.settings import Settings, override
 from ratelimit.testing import FakeClock, isolated
 

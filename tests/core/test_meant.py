@@ -116,11 +116,11 @@ def test_sets_of_rules_and_policies_do_not_pile_up(check: Any) -> None:
     for number in range(256):
         attributes = {f"a{bit}": bool(number >> bit & 1) for bit in range(8)}
         assert len(check(policy, ANN, attributes=attributes).parts) == max(1, number.bit_count())
-    matching = check.limiter._matching[id(policy)]
+    matching = check.limiter.shelf._matching[id(policy)]
     assert len(matching._kept) <= _MAX_KEPT
     for number in range(MAX_PREPARED + 5):
         check(Rule(f"s{number}", "9/m", match={"path": "/"}), ANN)
-    assert len(check.limiter._matching) <= MAX_PREPARED
+    assert len(check.limiter.shelf._matching) <= MAX_PREPARED
 
 
 def test_several_calls_at_once_match_each_by_its_own(check: Any) -> None:

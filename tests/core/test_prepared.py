@@ -114,13 +114,13 @@ def test_a_name_that_is_no_text_of_its_own_means_the_same(limiter: Limiter) -> N
 def test_rates_made_for_each_call_count_together_and_do_not_pile_up(limiter: Limiter) -> None:
     left = [limiter.check(Rate(5_000, 60), "u").remaining for _ in range(MAX_PREPARED * 2)]
     assert left == list(range(4_999, 4_999 - len(left), -1))
-    assert len(limiter.known) <= MAX_PREPARED
+    assert len(limiter.shelf.known) <= MAX_PREPARED
 
 
 def test_groups_made_for_each_call_do_not_pile_up(limiter: Limiter) -> None:
     for number in range(MAX_PREPARED * 2):
         assert limiter.check(Rate(5, 60), "u", group=f"room:{number}").remaining == 4
-    assert len(limiter.known) <= MAX_PREPARED
+    assert len(limiter.shelf.known) <= MAX_PREPARED
 
 
 def test_many_multipliers_do_not_pile_up(fake_clock: FakeClock) -> None:

@@ -119,9 +119,9 @@ def test_rules_look_at_the_call_as_it_was_when_it_was_counted() -> None:
         request: dict[str, Any] = {}
         call = {"path": "/api/x"}
         one, other = (Guard(rule, facts=path_of, protocol="http") for _ in range(2))
-        note_spent(request, one, USER, one.check(USER, "", call), call)
+        note_spent(request, one, USER, one.check(USER, "", call), (call,))
         call["path"] = then
-        return spent(request, other, USER, call) is not None
+        return spent(request, other, USER, (call,)) is not None
 
     assert both(POLICY, "/api/x")
     assert not both(POLICY, "/x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ratelimit.joint import JointQuota
+from ratelimit.joint_quota import JointQuota
 from ratelimit.outcome import TAKE, Charge, Outcome
 from ratelimit.quota import Quota
 from ratelimit.stores.base import Share, Store

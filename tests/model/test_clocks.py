@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ratelimit import Limiter, Rate
-from ratelimit.asking import system_clock
+from ratelimit.grounds import system_clock
 from ratelimit.stores.redis import RedisStore
 
 SKEWS = (-30, -1, 0, 1, 30)
