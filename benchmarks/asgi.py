@@ -50,7 +50,7 @@ STARLETTE: list[Entry] = [
 
 
 def rows(setting: Setting) -> Iterator[Row]:
-    if not find_spec("uvicorn"):
+    if not all(map(find_spec, ("uvicorn", "uvloop", "httptools"))):
         return
     with (
         setting.server() as server,
