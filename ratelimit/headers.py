@@ -60,7 +60,7 @@ def raw_headers(decision: Decision, style: str | Unchecked = "none") -> list[tup
                 return []
             limit, remaining, reset_us = figures
             left = b"x-ratelimit-remaining", b"%d" % remaining
-            return [_limit_line(limit), left, _reset_line(-(-reset_us // 1_000_000))]
+            return [_limit_line(limit), left, _reset_line(whole_seconds(reset_us))]
     return [(name.lower().encode(), text.encode()) for name, text in response_headers(decision, style).items()]
 
 
